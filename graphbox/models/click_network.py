@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
 from graphbox.table import EmbeddingTable, TableEmbeddingBag
+from graphbox.table.module import TableModule
 
 __all__ = ["ClickNetwork", "ClickShape", "feed_forward", "side_by_side"]
 
@@ -70,6 +72,10 @@ class ClickNetwork(nn.Module, ABC):
         for name, table in tables.items():
             bag = TableEmbeddingBag(table, "sum", include_last_offset=True)
             self.bags[name] = bag.to(self.bias.device).train(self.training)
+
+    def table_modules(self) -> dict[str, TableModule]:
+        """Return the lookups of the tables by name."""
+        return {name: cast("TableModule", bag) for name, bag in self.bags.items()}
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the tables by name."""

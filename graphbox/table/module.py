@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import ConflictError, UnsupportedError, UsageError
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.key_bags import KeyBags
@@ -176,6 +176,21 @@ class TableEmbedding(TableModule):
     def tables(self) -> tuple[EmbeddingTable, ...]:
         """The table."""
         return (self.table,)
+
+    def set_table(self, table: EmbeddingTable | ShardedTable | DeviceTable) -> None:
+        """Look rows up in another table from now on.
+
+        Raises:
+            UsageError: ``table`` is no embedding table.
+            ConflictError: a :class:`TableOptimizer` has gradients of the present one: ``close()`` it first.
+        """
+        if self._gradients is not None:
+            raise ConflictError(
+                "expected a module without a TableOptimizer, which has gradients of its present table",
+                where=repr(self),
+                hint="close() the TableOptimizer, and make another one",
+            )
+        self.table = table_checked(table)
 
     def extra_repr(self) -> str:
         """Describe the table in ``repr``."""

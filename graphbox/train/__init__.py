@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, load_network
+from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
 from graphbox.train.tasks import (
@@ -58,6 +59,7 @@ __all__ = [
     "GraphView",
     "LikelyAnswer",
     "LinkSplit",
+    "ModuleInputs",
     "Outcome",
     "RecommendSplit",
     "SageEncoder",

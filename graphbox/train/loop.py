@@ -416,7 +416,15 @@ class _Loop:
         )
         raise GraphboxError(
             f"expected a finite loss, received {loss}",
-            where=f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}",
+            where=", ".join(
+                filter(
+                    None,
+                    (
+                        f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}",
+                        self._trainer.loss_place(),
+                    ),
+                )
+            ),
             hint=f"lower the learning rates; {folder} has the batch and says what in it, or in the model, is "
             f"no finite number; {before}",
         )

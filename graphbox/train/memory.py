@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
-from graphbox.config import MemoryConfig, ModelConfig
+from graphbox.config import MemoryConfig, ModelConfig, kinds_with_budget
 from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
-from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES, TieredGraph
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
@@ -61,9 +63,30 @@ class TrainingMemory:
     _why_below: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
+    def pass_bytes(self) -> int:
+        """Memory for what is sampled or walked ahead of batches from disk."""
+        return self.config.passes or DEFAULT_PASS_BYTES
+
+    @property
     def graph_on_disk(self) -> bool:
         """Whether batches are sampled from disk."""
         return self.config.topology is not None or self.config.features is not None
+
+    @contextmanager
+    def folder_for(self, name: str) -> Iterator[Path | None]:
+        """Give a folder for arrays over all nodes while the block runs; None: they are kept in memory.
+
+        Arrays that are mapped from its files can be used after the block, though the files are gone.
+
+        Args:
+            name: what the arrays are.
+        """
+        if not self.graph_on_disk or self.folder is None:
+            yield None
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{name}-", dir=self.folder) as folder:
+            yield Path(folder)
 
     def features_on_device(self, arrays: Mapping[Key, RowBlocks]) -> DeviceArrays[Key] | None:
         """Return features where kernels of the device read them, within their budget; None: it has none."""
@@ -309,7 +332,7 @@ def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> Non
                 f"expected a model that keeps its {name} within a budget, received `{model}` of kind "
                 f"{config.kind}: {can}",
                 where=f"memory.{name}",
-                hint="leave it out, or train a model of kind gnn with `num_neighbors`",
+                hint=f"leave it out, or train a model of kind {', '.join(kinds_with_budget(name))}",
             )
     for setting, reason in config.ALL_ROWS_WITH.items() if "tables" in asked else ():
         if getattr(config, setting):

@@ -1,10 +1,11 @@
-"""How parameters and table rows learn: steps of both together, schedules, clipping, and averages."""
+"""Optimizer steps over parameters and table rows: schedules, clipping and averages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -16,80 +17,53 @@ from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import LossOnItsWay
 
-__all__ = [
-    "Optimization",
-    "RunningAverage",
-    "find_gradients",
-    "learning_rate_share",
-    "set_learning_rates",
-    "set_table_learning_rates",
-]
+__all__ = ["Optimization", "OptimizerSettings", "RunningAverage", "learning_rate_share"]
 
 _OPTIMIZER, _AVERAGE, _COUNT = "optimizer.", "average.", "count"
 
 _LEAST_TABLE_LEARNING_RATE = 1e-12
-"""A table has no learning rate of nothing, which the first step of a warm-up would be."""
+"""Table learning rates must be positive; the first step of a warm-up would set 0."""
 
 
-def learning_rate_share(config: LearningRateSchedule, done: float) -> float:
-    """Return by what the learning rates are multiplied when the share ``done`` of the training is over."""
-    if done < config.warmup:
-        return done / config.warmup
-    if config.schedule == "constant":
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Learning rates, their schedule, clipping and averaging.
+
+    Attributes:
+        schedule: how both learning rates change during the training.
+        table_learning_rate: initial learning rate of the tables.
+        learning_rate: initial learning rate of the parameters (Adam).
+        clip_norm: longest gradient of all parameters together, or None.
+        average_decay: decay of the moving average of the parameters, or None for no average.
+    """
+
+    schedule: LearningRateSchedule
+    table_learning_rate: float
+    learning_rate: float = 0.0
+    clip_norm: float | None = None
+    average_decay: float | None = None
+
+    @classmethod
+    def of(cls, section: OptimizationSection) -> OptimizerSettings:
+        """Return the settings of a model's section."""
+        return cls(
+            section,
+            section.table_learning_rate,
+            section.learning_rate,
+            section.clip_norm,
+            section.average_decay,
+        )
+
+
+def learning_rate_share(schedule: LearningRateSchedule, done: float) -> float:
+    """Return the factor of the initial learning rate after the share ``done`` of the training."""
+    if done < schedule.warmup:
+        return done / schedule.warmup
+    if schedule.schedule == "constant":
         return 1.0
-    fallen = (done - config.warmup) / (1.0 - config.warmup)
-    lost = fallen if config.schedule == "linear" else 0.5 * (1.0 - math.cos(math.pi * fallen))
-    return 1.0 - lost * (1.0 - config.final_learning_rate)
-
-
-def set_learning_rates(
-    optimizer: torch.optim.Optimizer, config: LearningRateSchedule, learning_rate: float, done: float
-) -> None:
-    """Give all parameters of an optimizer their learning rate when the share ``done`` is over.
-
-    Args:
-        optimizer: what has the parameters.
-        config: the schedule.
-        learning_rate: that of the start.
-        done: share of the training that is over.
-    """
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate * learning_rate_share(config, done)
-
-
-def set_table_learning_rates(
-    tables: Iterable[EmbeddingTable], config: LearningRateSchedule, learning_rate: float, done: float
-) -> None:
-    """Give tables their learning rate when the share ``done`` of the training is over.
-
-    Args:
-        tables: the tables.
-        config: the schedule.
-        learning_rate: that of the start.
-        done: share of the training that is over.
-    """
-    for table in tables:
-        table.lr = max(learning_rate * learning_rate_share(config, done), _LEAST_TABLE_LEARNING_RATE)
-
-
-def find_gradients(
-    loss: Tensor, optimizers: Iterable[torch.optim.Optimizer], processes: TrainingProcesses = ALONE
-) -> float:
-    """Find the gradients of a loss in the place of those before; return its value, in all processes.
-
-    A GPU is not waited for in between. The gradients of a loss that is no finite number are to be forgotten:
-    no step must follow. It is found in all processes alike, so that they come to the same collectives.
-
-    Args:
-        loss: of this process's part of a batch, its share of that of the batch.
-        optimizers: what has the gradients.
-        processes: which learn together.
-    """
-    on_its_way = LossOnItsWay(loss)
-    for each in optimizers:
-        each.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    return processes.sum("loss", on_its_way.value())
+    fallen = (done - schedule.warmup) / (1.0 - schedule.warmup)
+    lost = fallen if schedule.schedule == "linear" else 0.5 * (1.0 - math.cos(math.pi * fallen))
+    return 1.0 - lost * (1.0 - schedule.final_learning_rate)
 
 
 class RunningAverage:
@@ -135,62 +109,95 @@ class RunningAverage:
 
 
 class Optimization:
-    """Lets a model learn: its parameters by Adam, the rows of its tables by the tables' own optimizer.
+    """One optimizer step per batch: Adam for the parameters, the tables' own optimizers for their rows.
 
     Args:
-        model: the model.
-        config: how it learns.
-        groups: its parameters in groups, each with its weight decay.
-        processes: which learn together, each from its part of a batch.
+        model: the module; it may have no parameters.
+        settings: learning rates, schedule, clipping and averaging.
+        groups: its parameters in groups, each with its weight decay; None: all, without weight decay.
+        tables: the table modules; None: those found in ``model``.
+        processes: the processes that train together, each on its part of a batch.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        config: OptimizationSection,
-        groups: Sequence[tuple[Sequence[nn.Parameter], float]],
+        settings: OptimizerSettings,
+        groups: Sequence[tuple[Sequence[nn.Parameter], float]] | None = None,
+        tables: Sequence[TableModule] | None = None,
         processes: TrainingProcesses = ALONE,
     ) -> None:
         self._model = model
         self._processes = processes
-        self._config = config
-        self._optimizer = torch.optim.Adam(
-            [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
-            lr=config.learning_rate,
-        )
-        self._average = RunningAverage(config.average_decay)
+        self._settings = settings
+        if groups is None:
+            groups = [(list(model.parameters()), 0.0)]
+        self._optimizer: torch.optim.Adam | None = None
+        if any(parameters for parameters, _ in groups):
+            self._optimizer = torch.optim.Adam(
+                [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
+                lr=settings.learning_rate,
+            )
+        self._average = RunningAverage(settings.average_decay)
         self._rows: TableOptimizer | None = None
-        self.reset_tables()
+        self._tables: list[EmbeddingTable] = []
+        self.set_tables(tables)
 
-    def reset_tables(self) -> None:
-        """Take up the tables that the model has now."""
+    def release_tables(self) -> None:
+        """Stop applying gradients to table rows, so that modules can get other tables."""
         if self._rows is not None:
             self._rows.close()
-        modules = [each for each in self._model.modules() if isinstance(each, TableModule)]
+        self._rows, self._tables = None, []
+
+    def set_tables(self, modules: Sequence[TableModule] | None = None) -> None:
+        """Use other table modules from now on.
+
+        Args:
+            modules: the table modules; None: those that the model has now.
+        """
+        self.release_tables()
+        if modules is None:
+            modules = [each for each in self._model.modules() if isinstance(each, TableModule)]
         self._tables = [table for module in modules for table in module.tables]
         self._rows = TableOptimizer(*modules) if modules else None
 
     def backward(self, loss: Tensor) -> float:
-        """Find the gradients of a loss; return its value in all processes: see :func:`find_gradients`."""
-        return find_gradients(loss, self._optimizers(), self._processes)
+        """Compute the gradients of a loss, replacing earlier ones; return its value, summed over processes.
+
+        A GPU is not synchronized in between. Call :meth:`step` only if the value is finite; it is the same in
+        all processes, so that all of them do.
+
+        Args:
+            loss: this process's share of the loss of the batch.
+        """
+        pending = LossOnItsWay(loss)
+        for each in (self._optimizer, self._rows):
+            if each is not None:
+                each.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return self._processes.sum("loss", pending.value())
 
     def step(self, done: float) -> None:
         """Apply the gradients, when the share ``done`` of the training is over."""
-        config = self._config
-        set_learning_rates(self._optimizer, config, config.learning_rate, done)
-        set_table_learning_rates(self._tables, config, config.table_learning_rate, done)
-        self._processes.add_gradients(self._model.parameters())
-        if config.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._model.parameters(), config.clip_norm)
-        self._optimizer.step()
+        settings = self._settings
+        share = learning_rate_share(settings.schedule, done)
+        for table in self._tables:
+            table.lr = max(settings.table_learning_rate * share, _LEAST_TABLE_LEARNING_RATE)
+        if self._optimizer is not None:
+            for group in self._optimizer.param_groups:
+                group["lr"] = settings.learning_rate * share
+            self._processes.add_gradients(self._model.parameters())
+            if settings.clip_norm is not None:
+                nn.utils.clip_grad_norm_(self._model.parameters(), settings.clip_norm)
+            self._optimizer.step()
         if self._rows is not None:
             self._rows.step()
-        if config.average_decay is not None:
+        if settings.average_decay is not None:
             self._average.add(dict(self._model.named_parameters()))
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the parameters their moving average while the block runs; without one they stay."""
+        """Use the moving averages of the parameters, if there are any, while the block runs."""
         if not self._average.count:
             yield
             return
@@ -203,22 +210,28 @@ class Optimization:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by name."""
-        state = {_OPTIMIZER + name: value for name, value in optimizer_tensors(self._optimizer).items()}
+        state: dict[str, Tensor] = {}
+        if self._optimizer is not None:
+            state = {_OPTIMIZER + name: value for name, value in optimizer_tensors(self._optimizer).items()}
         return state | {_AVERAGE + name: value for name, value in self._average.state().items()}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up the state that :meth:`tensors` returned."""
+    def restore(self, tensors: Mapping[str, Tensor], tables: Sequence[TableModule] | None = None) -> None:
+        """Restore the state that :meth:`tensors` returned, for other table modules.
+
+        Args:
+            tensors: the state; other names are ignored.
+            tables: see :meth:`set_tables`.
+        """
         parts: dict[str, dict[str, Tensor]] = {_OPTIMIZER: {}, _AVERAGE: {}}
         for name, value in tensors.items():
             for prefix, part in parts.items():
                 if name.startswith(prefix):
                     part[name.removeprefix(prefix)] = value
-        restore_optimizer(self._optimizer, parts[_OPTIMIZER])
-        self._average.restore(parts[_AVERAGE], next(self._model.parameters()).device)
-        self.reset_tables()
-
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        return [self._optimizer] if self._rows is None else [self._optimizer, self._rows]
+        if self._optimizer is not None:
+            restore_optimizer(self._optimizer, parts[_OPTIMIZER])
+            device = next(self._model.parameters()).device
+            self._average.restore(parts[_AVERAGE], device)
+        self.set_tables(tables)
 
     def _set_parameters(self, values: Mapping[str, Tensor]) -> None:
         with torch.no_grad():

@@ -85,6 +85,10 @@ class Trainer(ABC):
         """Return what the loss of an epoch is called among the figures."""
         return "loss"
 
+    def loss_place(self) -> str:
+        """Return where the code of the loss is, for messages; empty: it is graphbox's own."""
+        return ""
+
     @abstractmethod
     def begin_epoch(self, epoch: int) -> int:
         """Prepare an epoch and return its number of batches."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.columns import Column
+from graphbox.graph.edge_blocks import EdgeBlock, edge_blocks
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
 from graphbox.graph.snapshot import as_live
 from graphbox.graph.tiered_graph import TieredGraph
@@ -138,6 +139,18 @@ class GraphView:
         _, removed = table.ends(table.removed[table.removed < table.num_base_edges])
         degree += np.bincount(added, minlength=len(degree)) - np.bincount(removed, minlength=len(degree))
         return degree
+
+    def edge_blocks(self, edge_type: EdgeType, block_edges: int) -> Iterator[EdgeBlock]:
+        """Give the edges of a type block by block, in the order of their ids; no others are read.
+
+        Args:
+            edge_type: the edge type; those of a reverse one lead from its sources to its targets.
+            block_edges: the most edges to give at a time.
+        """
+        is_reverse = self._graph.is_reverse(self._seen(edge_type))
+        own = (self._graph.reverse_type(edge_type) if is_reverse else None) or edge_type
+        for block in edge_blocks(as_live(self._graph.own_edges(own)), block_edges):
+            yield EdgeBlock(block.target, block.source, block.weight) if is_reverse else block
 
     def features(self, node_type: str) -> dict[str, FeatureSpec]:
         """Return the features of a type that may be read."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from graphbox.config import MODEL_SECTIONS, MemoryConfig, TaskConfig
+from graphbox.config import MemoryConfig, TaskConfig, model_kind
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable, ProcessGroup
@@ -33,7 +33,7 @@ Learnt = dict[str, NDArray[Any]]
 
 def section_of(settings: Mapping[str, Any]) -> Any:
     """Return the section of a model, of settings as JSON has them."""
-    section = MODEL_SECTIONS[settings["kind"]]
+    section = model_kind(settings["kind"]).section
     return section.model_validate_json(json.dumps({"task": "task", **settings}))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphbox.config import MODEL_SECTIONS, ClickTaskConfig
+from graphbox.config import ClickTaskConfig, model_kind
 from graphbox.errors import DataError, GraphboxError, InterruptedRunError, UsageError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.delta import append
@@ -93,7 +93,7 @@ def section(kind: str, **keys: Any) -> Any:
     if kind == "wide_and_deep":
         keys = {"crosses": [["user", "item"]], **keys}
     chosen = {"kind": kind, "task": "click", "epochs": 3, "dim": 4, "hidden": [16], "batch_size": 256}
-    return MODEL_SECTIONS[kind].model_validate_json(json.dumps({**chosen, **keys}))
+    return model_kind(kind).section.model_validate_json(json.dumps({**chosen, **keys}))
 
 
 def trainer_of(graph: Graph, split: ClickSplit | None, kind: str = "deepfm", **keys: Any) -> ClickTrainer:

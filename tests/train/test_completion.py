@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import (
-    MODEL_SECTIONS,
-    CompleteTaskConfig,
-    GivenSplitConfig,
-    RandomSplitConfig,
-)
+from graphbox.config import CompleteTaskConfig, GivenSplitConfig, RandomSplitConfig, model_kind
 from graphbox.errors import DataError, DoesNotFitError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import (
@@ -35,6 +30,7 @@ from graphbox.train.completion.baselines import popular_scores, rule_scores
 from graphbox.train.completion.evaluation import rank_triples
 from graphbox.train.completion.queries import DirectedQueries, answers_of
 from graphbox.train.completion.trainer import CompletionTrainer
+from graphbox.train.registry import Assignment
 from tests.train.atlas import PLACES, Triple, build_atlas, facts, place, write_triples
 
 KINDS = ("distmult", "complex", "transe", "rotate")
@@ -54,7 +50,7 @@ def task_of(**settings: Any) -> CompleteTaskConfig:
 
 def config_of(kind: str, **settings: Any) -> Any:
     about = {"kind": kind, "task": "links", "dim": 16, "epochs": 3, "batch_size": 32, "candidates": 24}
-    return MODEL_SECTIONS[kind].model_validate({**about, **settings})
+    return model_kind(kind).section.model_validate({**about, **settings})
 
 
 def split_of(graph: Graph, task: CompleteTaskConfig, seed: int = 0) -> CompleteSplit:
@@ -205,7 +201,7 @@ class TestLeaks:
     ) -> None:
         config = config_of("complex", train_on=train_on)
         view = GraphView(atlas, split, "test" if config.sees_validation else "train")
-        queries = CompletionTrainer(view, split, config, seed=0).queries
+        queries = CompletionTrainer(config, Assignment("model", view, split, task_of(), 0, None)).queries
         row, answers = queries.of_queries(np.arange(len(queries.entities)))
         relation, entity = queries.relations[row], queries.entities[row]
         count = len(split.relations)
@@ -228,7 +224,7 @@ class TestLeaks:
         config, found = config_of(kind, train_on=train_on), []
         for each in (split, replace(split, **others)):
             view = GraphView(atlas, each, "test" if config.sees_validation else "train")
-            trainer = CompletionTrainer(view, each, config, seed=4, threads=1)
+            trainer = CompletionTrainer(config, Assignment("model", view, each, task_of(), 4, 1))
             for epoch in range(2):
                 for batch in range(trainer.begin_epoch(epoch)):
                     trainer.train_batch(epoch, batch)
@@ -480,11 +476,8 @@ class TestTraining:
         self, atlas: Graph, split: CompleteSplit
     ) -> None:
         trainer = CompletionTrainer(
-            GraphView(atlas, split),
-            split,
             config_of("complex", batch_size=8, candidates=6),
-            seed=0,
-            threads=1,
+            Assignment("model", GraphView(atlas, split), split, task_of(), 0, 1),
         )
         seen, batches = np.zeros(PLACES), 0
         for epoch in range(60):

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from graphbox.config import (
-    MODEL_SECTIONS,
     ClassifyTaskConfig,
     ClickTaskConfig,
     CompleteTaskConfig,
@@ -23,6 +22,7 @@ from graphbox.config import (
     MemoryConfig,
     PredictLinksTaskConfig,
     RecommendTaskConfig,
+    model_kind,
 )
 from graphbox.errors import DoesNotFitError, InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
@@ -151,7 +151,9 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]:
 
 def train(graph: Graph, case: str, folder: Path, device: torch.device, **options: Any) -> TrainedModel:
     task, settings = CASES[case]
-    config: Any = MODEL_SECTIONS[settings["kind"]].model_validate({"task": task, **settings}, strict=False)
+    config: Any = model_kind(settings["kind"]).section.model_validate(
+        {"task": task, **settings}, strict=False
+    )
     return fit(
         graph,
         make_split(graph, TASKS[task], 0),

@@ -142,7 +142,7 @@ def test_losses_are_those_of_their_formulas(shop: Graph, task: Task, loss: str, 
         table.pull(np.arange(shop.num_nodes(name)))
     trainer.begin_epoch(0)
     trainer.network.train()
-    found, count = trainer._loss(0, 0)
+    found, count = trainer.loss(trainer.draw(0, 0), 0, 0)
     assert count == 64
     np.testing.assert_allclose(found.item(), by_hand(trainer, split, loss), rtol=1e-4)
 

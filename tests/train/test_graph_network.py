@@ -24,6 +24,7 @@ from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.merged_graph import merged_graph
 from graphbox.train.network.node_data import node_data
 from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.seeded import seed_of, seeded
 from graphbox.train.view import GraphView
 from tests.train.conftest import write
 
@@ -136,7 +137,7 @@ class TestEveryLayer:
         graph = trainer._graph
         hops = {edge_type: [-1, -1] for edge_type in graph.edge_types}
         seeds_of = {"paper": torch.from_numpy(seeds)}
-        sample = sample_heterogeneous(graph.view, seeds_of, hops, threads=1)
+        sample = sample_heterogeneous(graph.view, seeds_of, hops)
         inputs = {name: trainer._data[name].take(sample.nodes[name]) for name in graph.node_types}
         with torch.no_grad():
             rows = {name: trainer.network.input_module(name).fetch(each) for name, each in inputs.items()}
@@ -334,13 +335,23 @@ def test_buffers_of_a_users_own_layer_are_part_of_the_state(papers: Graph) -> No
     np.testing.assert_array_equal(whole(trainer)["paper"], whole(other)["paper"])
 
 
-def test_the_first_batch_does_not_draw_the_numbers_that_parameters_started_from(papers: Graph) -> None:
+def test_the_first_batch_does_not_draw_the_numbers_that_parameters_started_from(
+    papers: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+
+    def seeded_and_noted(*numbers: int, **place: Any) -> Any:
+        drawn.append(seed_of(*numbers))
+        return seeded(*numbers, **place)
+
+    monkeypatch.setattr("graphbox.train.network.trainer.seeded", seeded_and_noted)
+    monkeypatch.setattr("graphbox.train.torch_trainer.seeded", seeded_and_noted)
     trainer = trainer_of(papers)
-    with trainer._seeded():
-        start = torch.rand(64)
-    for epoch in (0, 1):
-        with trainer._seeded(epoch, 0):
-            assert not np.isin(torch.rand(64).numpy(), start.numpy()).any()
+    assert len(drawn) == 1
+    for epoch in range(2):
+        for batch in range(trainer.begin_epoch(epoch)):
+            trainer.train_batch(epoch, batch)
+    assert len(drawn) == len(set(drawn)) >= 3
 
 
 def test_edges_of_merged_relations_are_one_for_each_pair() -> None:

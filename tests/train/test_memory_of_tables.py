@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import ClickTaskConfig, MemoryConfig, RecommendTaskConfig
-from graphbox.config.models import MODEL_SECTIONS
+from graphbox.config import ClickTaskConfig, MemoryConfig, RecommendTaskConfig, model_kind
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
@@ -85,7 +84,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graph]:
 def train(case: Case, kind: str, graphs: dict[str, Graph], folder: Path, **options: Any) -> Any:
     """Return the numbers that the model ends with."""
     graph = graphs["log" if case.task is CLICK else "links"]
-    config: Any = MODEL_SECTIONS[kind].model_validate_json(
+    config: Any = model_kind(kind).section.model_validate_json(
         json.dumps({"dim": DIM, **case.section, "kind": kind})
     )
     split = None if case.task is None else make_split(graph, case.task, 0)

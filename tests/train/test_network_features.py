@@ -395,7 +395,7 @@ def test_a_whole_graph_has_all_its_features_where_it_computes(
     copies: list[int] = []
     inputs = NetworkTrainer._inputs
 
-    def noted(self: NetworkTrainer, *args: Any) -> Any:
+    def noted(self: NetworkTrainer[Any], *args: Any) -> Any:
         copies.append(1)
         return inputs(self, *args)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.table import EmbeddingTable, TableEmbedding
-from graphbox.train.optimization import Optimization, learning_rate_share
+from graphbox.train.optimization import Optimization, OptimizerSettings, learning_rate_share
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ CONFIG = OptimizationSection(
 
 def made() -> tuple[Model, Optimization]:
     model = Model()
-    return model, Optimization(model, CONFIG, [([model.weight], DECAY)])
+    return model, Optimization(model, OptimizerSettings.of(CONFIG), [([model.weight], DECAY)])
 
 
 def learn(model: Model, optimization: Optimization, first: int, last: int) -> None:

@@ -31,18 +31,12 @@ from graphbox.train.plan.device_plan import (
     place_trainings,
     plan_devices,
 )
+from graphbox.train.plan.footprint import footprint_of
 from graphbox.train.plan.libraries import Libraries
-from graphbox.train.plan.placement import KINDS, TIERS, Kind, Rates, Thing, place
-from graphbox.train.plan.walks import (
-    WalkModel,
-    batches_bytes,
-    group_size,
-    host_bytes,
-    row_rooms,
-    walks_of,
-)
-from graphbox.train.plan.working_set import working_bytes
+from graphbox.train.plan.placement import KINDS, TIERS, DataPart, Kind, Rates, place
+from graphbox.train.recommendation.footprint import SageFootprint
 from graphbox.train.walks import sources
+from graphbox.train.walks.footprint import WalkFootprint
 from graphbox.train.walks.one_type import one_type_graph
 from tests.cli.conftest import call_main
 from tests.train.conftest import build_graph
@@ -51,8 +45,8 @@ RATES = Rates(ASSUMED_BANDWIDTHS, 1e9)
 GIB = 1 << 30
 
 
-def thing(kind: Kind, items: Any, sizes: Any, accesses: Any, row_bytes: int = 256) -> Thing:
-    return Thing(
+def part(kind: Kind, items: Any, sizes: Any, accesses: Any, row_bytes: int = 256) -> DataPart:
+    return DataPart(
         f"some {kind}",
         kind,
         np.array(items, dtype=np.int64),
@@ -64,9 +58,9 @@ def thing(kind: Kind, items: Any, sizes: Any, accesses: Any, row_bytes: int = 25
     )
 
 
-def of_classes(kind: Kind, rows: list[tuple[int, int, int]]) -> Thing:
+def of_classes(kind: Kind, rows: list[tuple[int, int, int]]) -> DataPart:
     items, sizes, accesses = zip(*rows, strict=True)
-    return thing(kind, items, sizes, accesses)
+    return part(kind, items, sizes, accesses)
 
 
 classes = st.lists(
@@ -79,51 +73,51 @@ budgets = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 300), max_size=
 
 
 def filled(
-    things: list[Thing], chosen: set[Kind], room: float, faster: str, slower: str, taken: dict[Any, int]
+    parts: list[DataPart], chosen: set[Kind], room: float, faster: str, slower: str, taken: dict[Any, int]
 ) -> tuple[dict[Any, int], float]:
     """Return how many items of each class a tier has, put there one by one, and the room that is left."""
     held = dict.fromkeys(taken, 0)
     saved = {}
-    for number, each in enumerate(things):
+    for number, each in enumerate(parts):
         gain = RATES.seconds(each, slower) - RATES.seconds(each, faster)  # type: ignore[arg-type]
         for row in range(len(each.items)):
             saved[number, row] = each.accesses[row] * gain / each.item_bytes[row]
-    keys = [key for kind in KINDS for key in saved if things[key[0]].kind == kind and kind in chosen]
+    keys = [key for kind in KINDS for key in saved if parts[key[0]].kind == kind and kind in chosen]
     for key in sorted(sorted(keys), key=lambda key: -saved[key]):
         number, row = key
-        for _ in range(int(things[number].items[row]) - taken[key]):
-            if things[number].item_bytes[row] > room:
+        for _ in range(int(parts[number].items[row]) - taken[key]):
+            if parts[number].item_bytes[row] > room:
                 break
             held[key] += 1
-            room -= things[number].item_bytes[row]
+            room -= parts[number].item_bytes[row]
     return held, room
 
 
 @settings(max_examples=150)
 @given(some_things, st.integers(0, 600), budgets, budgets)
 def test_against_items_that_are_put_one_by_one(
-    things: list[Thing], room: int, hbm: dict[Kind, int], mem: dict[Kind, int]
+    parts: list[DataPart], room: int, hbm: dict[Kind, int], mem: dict[Kind, int]
 ) -> None:
-    found = place(things, RATES, hbm_bytes=room, hbm_budgets=hbm, mem_budgets=mem)
-    none = {(number, row): 0 for number, each in enumerate(things) for row in range(len(each.items))}
+    found = place(parts, RATES, hbm_bytes=room, hbm_budgets=hbm, mem_budgets=mem)
+    none = {(number, row): 0 for number, each in enumerate(parts) for row in range(len(each.items))}
     in_hbm, left = dict(none), float(room)
     for kind, budget in hbm.items():
-        if any(each.kind == kind for each in things):
-            held, rest = filled(things, {kind}, min(budget, left), "HBM", "MEM", none)
+        if any(each.kind == kind for each in parts):
+            held, rest = filled(parts, {kind}, min(budget, left), "HBM", "MEM", none)
             left -= min(budget, left) - rest
             in_hbm = {key: in_hbm[key] + held[key] for key in none}
-    held, _ = filled(things, set(KINDS) - set(hbm), left, "HBM", "MEM", none)
+    held, _ = filled(parts, set(KINDS) - set(hbm), left, "HBM", "MEM", none)
     in_hbm = {key: in_hbm[key] + held[key] for key in none}
-    in_mem = {key: int(things[key[0]].items[key[1]]) - in_hbm[key] for key in none}
+    in_mem = {key: int(parts[key[0]].items[key[1]]) - in_hbm[key] for key in none}
     for kind, budget in mem.items():
-        held, _ = filled(things, {kind}, budget, "MEM", "SSD", in_hbm)
-        in_mem |= {key: held[key] for key in none if things[key[0]].kind == kind}
+        held, _ = filled(parts, {kind}, budget, "MEM", "SSD", in_hbm)
+        in_mem |= {key: held[key] for key in none if parts[key[0]].kind == kind}
     for (number, row), count in in_hbm.items():
         assert found[number].items["HBM"][row] == count
         assert found[number].items["MEM"][row] == in_mem[number, row]
     for each in found:
-        assert sum(each.items[tier] for tier in TIERS).tolist() == each.thing.items.tolist()  # type: ignore[union-attr]
-        assert sum(each.share(tier) for tier in TIERS) == pytest.approx(1) or not each.thing.bytes
+        assert sum(each.items[tier] for tier in TIERS).tolist() == each.part.items.tolist()  # type: ignore[union-attr]
+        assert sum(each.share(tier) for tier in TIERS) == pytest.approx(1) or not each.part.bytes
     assert sum(each.bytes("HBM") for each in found) <= room
 
 
@@ -132,42 +126,42 @@ def test_no_placement_is_better_by_more_than_an_item(seed: int) -> None:
     """Against linear programming, which may divide items."""
     generator = np.random.default_rng(seed)
     described: list[tuple[Kind, int]] = [("topology", 32), ("features", 512), ("tables", 260)]
-    things = [
-        thing(
+    parts = [
+        part(
             kind, generator.integers(1, 900, 40), generator.uniform(8, 64, 40), generator.pareto(1.0, 40), row
         )
         for kind, row in described
     ]
-    room = 0.4 * sum(each.bytes for each in things)
-    found = sum(each.epoch_seconds for each in place(things, RATES, hbm_bytes=int(room)))
-    gain = [(RATES.seconds(each, "MEM") - RATES.seconds(each, "HBM")) * each.accesses for each in things]
-    size = np.concatenate([each.item_bytes for each in things])
-    most = np.concatenate([each.items for each in things])
+    room = 0.4 * sum(each.bytes for each in parts)
+    found = sum(each.epoch_seconds for each in place(parts, RATES, hbm_bytes=int(room)))
+    gain = [(RATES.seconds(each, "MEM") - RATES.seconds(each, "HBM")) * each.accesses for each in parts]
+    size = np.concatenate([each.item_bytes for each in parts])
+    most = np.concatenate([each.items for each in parts])
     best = linprog(
         -1e9 * np.concatenate(gain),
         A_ub=size[None],
         b_ub=[room],
         bounds=list(zip(np.zeros(len(most)), most, strict=True)),
     )
-    slow = sum(float(each.items @ each.accesses) * RATES.seconds(each, "MEM") for each in things)
+    slow = sum(float(each.items @ each.accesses) * RATES.seconds(each, "MEM") for each in parts)
     least = slow + best.fun / 1e9
     assert least * (1 - 1e-6) <= found <= least + max(float(each.max()) for each in gain)
 
 
 def test_a_hub_larger_than_the_memory_does_not_keep_others_out() -> None:
-    (found,) = place([thing("topology", [1, 10], [1000, 1], [1e9, 1])], RATES, hbm_bytes=100)
+    (found,) = place([part("topology", [1, 10], [1000, 1], [1e9, 1])], RATES, hbm_bytes=100)
     assert found.items["HBM"].tolist() == [0, 10]
 
 
 def test_what_is_read_most_is_told() -> None:
-    (found,) = place([thing("tables", [10, 90], [100, 100], [90, 1])], RATES, hbm_bytes=1000)
+    (found,) = place([part("tables", [10, 90], [100, 100], [90, 1])], RATES, hbm_bytes=1000)
     assert found.share("HBM") == pytest.approx(900 / 990)
     assert found.why == "10.0% of its items, those that are read most for their size, fill HBM"
     told = found.as_dict()
     assert (told["hbm_bytes"], told["mem_bytes"], told["ssd_bytes"]) == (1000, 9000, 0)
-    (all_of_it,) = place([found.thing], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 10**5})
+    (all_of_it,) = place([found.part], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 10**5})
     assert all_of_it.why == "all of it fits memory.hbm.tables"
-    (none,) = place([found.thing], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 0})
+    (none,) = place([found.part], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 0})
     assert (none.share("HBM"), none.why) == (0.0, "no room in memory.hbm.tables")
     assert all_of_it.epoch_seconds < found.epoch_seconds < none.epoch_seconds
 
@@ -233,11 +227,11 @@ def test_every_kind_of_model_is_placed() -> None:
     assert set(planned(run, 10_000, 20 * GIB)) == set(MODELS) - {"own"}
     for name, plan in planned(run, 10_000, 20 * GIB).items():
         assert plan.is_whole, name
-        near = [each.thing.bytes for each in plan.things if not each.thing.not_in_hbm]
+        near = [each.part.bytes for each in plan.parts if not each.part.not_in_hbm]
         assert sum(plan.budgets.values()) == sum(near), name
         assert sum(near) > 0 or name == "whole", name
-        assert 0 < sum(each.epoch_seconds for each in plan.things) < 60, name
-    assert {each.thing.kind for each in planned(run, 10_000, GIB)["network"].things} == set(KINDS)
+        assert 0 < sum(each.epoch_seconds for each in plan.parts) < 60, name
+    assert {each.part.kind for each in planned(run, 10_000, GIB)["network"].parts} == set(KINDS)
 
 
 def test_towers_take_in_relations_that_leave_their_nodes_too() -> None:
@@ -250,14 +244,14 @@ def test_towers_take_in_relations_that_leave_their_nodes_too() -> None:
     )
     plan = plan_devices(run, several, {}, Gpu("gpu", 20 * GIB))["towers"]
     assert plan is not None
-    things = {each.thing.name: each.thing for each in plan.things}
-    assert set(things) == {"neighbours of node", "features of node", "rows of node", "rows of group"}
+    parts = {each.part.name: each.part for each in plan.parts}
+    assert set(parts) == {"neighbours of node", "features of node", "rows of node", "rows of group"}
     # Two ends of each of 5,000 links and one of 1,000 edges, in three lists of each node.
-    assert things["neighbours of node"].bytes == 4 * (2 * 5000 + 1000) + 3 * 8 * 1001
+    assert parts["neighbours of node"].bytes == 4 * (2 * 5000 + 1000) + 3 * 8 * 1001
     chosen = config({"towers": {**MODELS["towers"], "relations": [list(LINKS)]}})
     plan = plan_devices(chosen, several, {}, Gpu("gpu", 20 * GIB))["towers"]
     assert plan is not None
-    assert {each.thing.name for each in plan.things} == {"neighbours of node", "rows of node"}
+    assert {each.part.name for each in plan.parts} == {"neighbours of node", "rows of node"}
 
 
 def test_skew_decides() -> None:
@@ -266,11 +260,11 @@ def test_skew_decides() -> None:
     uneven = planned(run, nodes, 4 * GIB, degrees=skewed(nodes))["walk"]
 
     def share(plan: DevicePlan) -> float:
-        rows = [each for each in plan.things if each.thing.kind == "tables"]
+        rows = [each for each in plan.parts if each.part.kind == "tables"]
         return sum(each.share("HBM") for each in rows) / len(rows)
 
     assert share(uneven) > 0.8 > share(even) + 0.3
-    assert even.things[0].thing.known_by.startswith("not known")
+    assert even.parts[0].part.known_by.startswith("not known")
 
 
 def test_budgets_overrule() -> None:
@@ -278,16 +272,16 @@ def test_budgets_overrule() -> None:
     plan = planned(run, 1_000_000, 40 * GIB)["network"]
     assert plan.budgets["features"] == 0
     assert (64 << 20) - 1000 < plan.budgets["tables"] <= 64 << 20
-    assert all(each.share("HBM") == 1 for each in plan.things if each.thing.kind == "topology")
+    assert all(each.share("HBM") == 1 for each in plan.parts if each.part.kind == "topology")
     assert plan.pinned_bytes == 0
     away = config({"network": MODELS["network"]}, memory={"hbm": {"topology": 0}})
     plan = planned(away, 1_000_000, 40 * GIB)["network"]
-    assert plan.pinned_bytes == sum(each.thing.bytes for each in plan.things if each.thing.kind == "topology")
+    assert plan.pinned_bytes == sum(each.part.bytes for each in plan.parts if each.part.kind == "topology")
     on_disk = config({"network": MODELS["network"]}, memory={"features": "10MiB"})
     features = [
         each
-        for each in planned(on_disk, 10_000_000, 2 * GIB)["network"].things
-        if each.thing.kind == "features"
+        for each in planned(on_disk, 10_000_000, 2 * GIB)["network"].parts
+        if each.part.kind == "features"
     ]
     assert 0 < features[0].bytes("MEM") <= 10 << 20
     assert features[0].bytes("SSD") > 0
@@ -298,7 +292,7 @@ def test_budgets_overrule() -> None:
 def test_the_plan_says_which_budget_changes_nothing() -> None:
     memory = {"features": "10MiB", "hbm": {"features": "1GiB"}}
     plan = planned(config({"network": MODELS["network"]}, memory=memory), 1_000_000, 40 * GIB)["network"]
-    (features,) = [each for each in plan.things if each.thing.kind == "features"]
+    (features,) = [each for each in plan.parts if each.part.kind == "features"]
     assert features.why.endswith("and copied; memory.hbm.features changes nothing here")
     assert plan.budgets["features"] == 0
 
@@ -309,13 +303,13 @@ def test_each_of_several_processes_has_its_rows_and_all_else(processes: int) -> 
     one, several = config(models), config(models, processes=processes)
     whole = planned(one, nodes, 40 * GIB, degrees=skewed(nodes))["network"]
     part = planned(several, nodes, 40 * GIB, degrees=skewed(nodes))["network"]
-    for mine, ours in zip(part.things, whole.things, strict=True):
-        if ours.thing.kind == "tables":
-            assert mine.thing.items.sum() == -(-nodes // processes)
-            assert mine.thing.accesses.tolist() == ours.thing.accesses.tolist()
+    for mine, ours in zip(part.parts, whole.parts, strict=True):
+        if ours.part.kind == "tables":
+            assert mine.part.items.sum() == -(-nodes // processes)
+            assert mine.part.accesses.tolist() == ours.part.accesses.tolist()
         else:
-            assert mine.thing.bytes == ours.thing.bytes
-            np.testing.assert_allclose(mine.thing.accesses * processes, ours.thing.accesses)
+            assert mine.part.bytes == ours.part.bytes
+            np.testing.assert_allclose(mine.part.accesses * processes, ours.part.accesses)
     assert part.working_bytes - GIB < whole.working_bytes, "NCCL takes about 1 GiB, and batches are smaller"
 
 
@@ -339,7 +333,9 @@ def test_features_of_a_whole_graph_are_part_of_what_computing_takes() -> None:
     assert plan.budgets["features"] == 0
     assert plan.is_whole
     without = GraphCounts({"node": 100_000}, {LINKS: 1_000_000}, {}, {})
-    assert plan.working_bytes - (working_bytes(run.models["whole"], without, run) or 0) == 400 * 100_000
+    footprint = footprint_of(run.models["whole"], without, run)
+    assert footprint is not None
+    assert plan.working_bytes - footprint.device_bytes() == 400 * 100_000
 
 
 def test_what_has_no_room_is_refused_with_what_would_have() -> None:
@@ -366,20 +362,20 @@ def test_rows_of_walks_are_where_the_plan_says() -> None:
     nodes = 1_000_000
     for name in ("walk", "paths", "lines"):
         run = config({name: MODELS[name]})
-        model = walks_of(run.models[name])
-        assert model is not None
+        footprint = footprint_of(run.models[name], counts(nodes), run)
+        assert isinstance(footprint, WalkFootprint)
         whole = planned(run, nodes, 40 * GIB)[name]
         assert whole.pinned_bytes == 0
-        rooms = row_rooms(model, counts(nodes), run.memory, whole.budgets["tables"])
+        rooms = footprint.row_rooms(whole.budgets["tables"])
         assert [each.pinned_bytes for each in rooms] == [0] * (2 if name == "lines" else 1)
         room = whole.working_bytes + whole.budgets["tables"] // 2
         half = planned(run, nodes, room, degrees=skewed(nodes))[name]
-        rooms = row_rooms(model, counts(nodes), run.memory, half.budgets["tables"])
+        rooms = footprint.row_rooms(half.budgets["tables"])
         pinned = sum(each.pinned_bytes for each in rooms)
-        rows = next(each for each in half.things if each.thing.name == "rows of node")
+        rows = next(each for each in half.parts if each.part.name == "rows of node")
         assert rows.bytes("MEM") == pytest.approx(pinned, rel=0.05)
         assert sum(each.device_bytes for each in rooms) <= half.budgets["tables"]
-        lists = sum(each.thing.bytes for each in half.things if each.thing.kind == "topology")
+        lists = sum(each.part.bytes for each in half.parts if each.part.kind == "topology")
         assert half.pinned_bytes in (pinned, pinned + lists)
         plans = plan_trainings(run, counts(nodes), libraries=Libraries(0), pinned={name: half.pinned_bytes})
         found, without = plans[name], plan_trainings(run, counts(nodes), libraries=Libraries(0))[name]
@@ -409,11 +405,12 @@ def test_walks_that_towers_learn_first_are_placed_with_them() -> None:
     assert both.working_bytes >= max(alone.working_bytes, first.working_bytes)
     assert both.pinned_bytes == 0
     least = planned(run, nodes, both.working_bytes + first.budgets["tables"] // 2, degrees=skewed(nodes))
-    model = walks_of(run.models["towers"])
-    assert model is not None
-    (room,) = row_rooms(model, counts(nodes), run.memory, least["towers"].budgets["tables"])
-    lists = [each for each in least["towers"].things if each.thing.kind == "topology"]
-    pinned_lists = sum(each.thing.bytes for each in lists if each.bytes("HBM") < each.thing.bytes)
+    footprint = footprint_of(run.models["towers"], counts(nodes), run)
+    assert isinstance(footprint, SageFootprint)
+    assert footprint.walks is not None
+    (room,) = footprint.walks.row_rooms(least["towers"].budgets["tables"])
+    lists = [each for each in least["towers"].parts if each.part.kind == "topology"]
+    pinned_lists = sum(each.part.bytes for each in lists if each.bytes("HBM") < each.part.bytes)
     assert len(lists) == 2
     assert room.pinned_bytes > 0
     assert least["towers"].pinned_bytes == room.pinned_bytes + pinned_lists
@@ -451,15 +448,19 @@ def test_rows_that_kernels_have_no_room_for(device: str) -> None:
 
 
 def test_pinned_rows_keep_a_budget_of_tables() -> None:
-    model = config({"walk": MODELS["walk"]}).models["walk"]
+    run = config({"walk": MODELS["walk"]})
+    model, nodes = run.models["walk"], counts(1_000_000)
+    footprint = footprint_of(model, nodes, run)
+    assert isinstance(footprint, WalkFootprint)
     assert isinstance(model, DeepWalkConfig)
-    nodes = counts(1_000_000)
-    pinned = row_rooms(model, nodes, MemoryConfig(), 100 << 20)[0].pinned_bytes
-    assert host_bytes(model, nodes, MemoryConfig(), 100 << 20) == pinned
+    pinned = footprint.row_rooms(100 << 20)[0].pinned_bytes
+    assert footprint.pinned_row_bytes(100 << 20) == pinned
     held = 2 * 4 * model.dim * 1_000_000
     for budget in (held // 2, held + 1000, 10 * held):
-        found = host_bytes(model, nodes, MemoryConfig(tables=budget), 100 << 20)
-        assert found == min(pinned, max(0, budget - held))
+        within = run.model_copy(update={"memory": MemoryConfig(tables=budget)})
+        kept = footprint_of(model, nodes, within)
+        assert kept is not None
+        assert kept.pinned_row_bytes(100 << 20) == min(pinned, max(0, budget - held))
 
 
 def test_groups_of_walks_are_those_that_are_trained(tmp_path: Path) -> None:
@@ -471,7 +472,7 @@ def test_groups_of_walks_are_those_that_are_trained(tmp_path: Path) -> None:
     line = LineConfig(kind="line", edge_types=(needs,), batch_size=7)
     paths = Metapath2VecConfig(kind="metapath2vec", metapaths=((needs,), (needs, needs)), batch_size=3)
     options: dict[str, Any] = {"seed": 0, "threads": 1}
-    walks: list[tuple[WalkModel, sources.WalkSource]] = [
+    walks: list[tuple[DeepWalkConfig | LineConfig | Metapath2VecConfig, sources.WalkSource]] = [
         (
             walk,
             sources.OneTypeSource(
@@ -496,12 +497,14 @@ def test_groups_of_walks_are_those_that_are_trained(tmp_path: Path) -> None:
     for model, source in walks:
         batches = source.batches(0)
         group = batches_of_group(len(batches.start), len(batches.offsets) - 1)
-        planned_size = group_size(model, found)
+        footprint = footprint_of(model, found, config({}))
+        assert isinstance(footprint, WalkFootprint)
+        planned_size = footprint.group_size()
         size = GroupSize.of(batches.offsets, group, planned_size.width, model.negatives)
         assert planned_size.batch_walkers >= size.batch_walkers
         # Nodes without edges start no walk, and edges of a pair are one: a plan counts no less.
         assert size.walkers <= planned_size.walkers <= 2 * size.walkers
-        assert batches_bytes(model, found) > 0
+        assert footprint.batches_bytes() > 0
 
 
 def test_degrees_of_a_graph(tmp_path: Path) -> None:
@@ -567,7 +570,7 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     plan = outcome.json["placement"]["deepwalk"]
     assert plan["hbm_bytes"] == 80 * GIB
     assert plan["bandwidths"].startswith("assumed")
-    assert {each["hbm_share"] for each in plan["things"]} == {1.0}
+    assert {each["hbm_share"] for each in plan["parts"]} == {1.0}
     shown = call_main([*command, "80GiB"]).out
     assert "What lives where" in shown
     assert "assumed" in shown

@@ -19,7 +19,7 @@ from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 from graphbox.train.plan import GraphCounts
 from graphbox.train.plan.accesses import DegreeClasses
 from graphbox.train.plan.device_plan import Gpu, plan_devices
-from graphbox.train.plan.placement import Kind, Thing, place
+from graphbox.train.plan.placement import DataPart, Kind, place
 from tests.sample.device_tiers import ROWS, shop
 from tests.train.test_placement import GIB, MODELS, RATES, budgets, config, planned, some_things
 
@@ -27,16 +27,16 @@ from tests.train.test_placement import GIB, MODELS, RATES, budgets, config, plan
 @settings(max_examples=100)
 @given(some_things, st.integers(0, 600), budgets, st.integers(0, 6))
 def test_what_is_known_of_items_comes_first(
-    things: list[Thing], room: int, hbm: dict[Kind, int], known_bytes: int
+    parts: list[DataPart], room: int, hbm: dict[Kind, int], known_bytes: int
 ) -> None:
-    things = [replace(each, known_bytes=known_bytes * (each.kind == "topology")) for each in things]
-    found = place(things, RATES, hbm_bytes=room, hbm_budgets=hbm)
+    parts = [replace(each, known_bytes=known_bytes * (each.kind == "topology")) for each in parts]
+    found = place(parts, RATES, hbm_bytes=room, hbm_budgets=hbm)
     assert sum(each.bytes("HBM") for each in found) <= room
-    lists = [each for each in found if each.thing.kind == "topology"]
+    lists = [each for each in found if each.part.kind == "topology"]
     assert sum(each.bytes("HBM") for each in lists) <= hbm.get("topology", room)
     is_in_part = any(each.items["HBM"].any() for each in lists) and not all(each.is_near for each in lists)
     for each in lists:
-        assert each.known_bytes == is_in_part * known_bytes * (int(each.thing.items.sum()) + 1)
+        assert each.known_bytes == is_in_part * known_bytes * (int(each.part.items.sum()) + 1)
 
 
 def test_reverse_edge_types_have_lists_too() -> None:
@@ -64,7 +64,7 @@ def test_lists_are_on_the_gpu_if_the_plan_says_so(tmp_path: Path, bytes_of_node:
         )
         plan = plan_devices(run, GraphCounts.of(graph), DegreeClasses.of(graph), Gpu("gpu", 80 * GIB))["m"]
         assert plan is not None
-        lists = [each for each in plan.things if each.thing.kind == "topology"]
+        lists = [each for each in plan.parts if each.part.kind == "topology"]
         room = plan.budgets["topology"]
         assert room <= budget
         source = graph.tiered(topology_bytes=memory["topology"]) if memory else graph

@@ -342,8 +342,8 @@ def test_parts_of_batches_are_the_batches(graph: Graph, parts: int) -> None:
     def of_seeds(batch: Any) -> dict[int, list[int]]:
         sample = batch.sample
         nodes = sample.nodes["item"]
-        rows, cols = (getattr(sample, name)[("item", "needs", "item")] for name in ("rows", "cols"))
-        seeds = nodes[: sample.nodes_per_hop["item"][0]]
+        rows, cols = (getattr(sample, name)[("item", "needs", "item")] for name in ("row", "col"))
+        seeds = nodes[: sample.num_sampled_nodes["item"][0]]
         return {int(seed): nodes[rows[cols == place]].tolist() for place, seed in enumerate(seeds)}
 
     whole = [of_seeds(batch) for batch in loader((0, 1))]

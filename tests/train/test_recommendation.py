@@ -23,6 +23,7 @@ from graphbox.train import (
     make_split,
 )
 from graphbox.train.recommendation.trainer import RecommendationTrainer
+from graphbox.train.registry import Assignment
 from tests.train.shop import ITEMS, USERS, build_shop
 
 Config = LightGCNConfig | MatrixFactorizationConfig
@@ -120,7 +121,8 @@ class TestLearns:
         config = config_of("lightgcn", train_on="train_and_validation", epochs=2)
         run(shop, split, task, config, tmp_path)
         assert "validation_recall" not in (tmp_path / "metrics.jsonl").read_text()
-        trainer = RecommendationTrainer(GraphView(shop, split, "test"), split, config, seed=0)
+        view = GraphView(shop, split, "test")
+        trainer = RecommendationTrainer(config, Assignment("model", view, split, task, 0, None))
         assert trainer.answers.nnz == len(split.train) + len(split.validation)
 
 
@@ -154,13 +156,17 @@ class TestWhatIsWritten:
 
 class TestLosses:
     @pytest.mark.parametrize("loss", ["sampled_softmax", "bpr", "hinge", "nce", "sigmoid"])
-    def test_wiring_is_the_definition(self, shop: Graph, split: RecommendSplit, loss: str) -> None:
+    def test_wiring_is_the_definition(
+        self, shop: Graph, split: RecommendSplit, task: RecommendTaskConfig, loss: str
+    ) -> None:
         config = config_of("lightgcn", loss=loss, popularity=0.5, temperature=0.5, candidates=200)
-        trainer = RecommendationTrainer(GraphView(shop, split), split, config, seed=3, threads=1)
+        trainer = RecommendationTrainer(
+            config, Assignment("model", GraphView(shop, split), split, task, 3, 1)
+        )
         trainer.begin_epoch(0)
         with torch.no_grad():
             query, target = (
-                torch.nn.functional.normalize(each, dim=1) for each in trainer.model.all_vectors()
+                torch.nn.functional.normalize(each, dim=1) for each in trainer.network.all_vectors()
             )
         popularity = np.log(np.maximum(np.asarray(trainer.answers.sum(axis=0)).ravel(), 0.5))
         logits = (query @ target.T).numpy() / 0.5 + 0.5 * (popularity - popularity.mean())
@@ -199,13 +205,15 @@ class TestLosses:
 
 
 class TestLogits:
-    def test_score_is_cosine_and_popularity(self, shop: Graph, split: RecommendSplit) -> None:
+    def test_score_is_cosine_and_popularity(
+        self, shop: Graph, split: RecommendSplit, task: RecommendTaskConfig
+    ) -> None:
         config = config_of("lightgcn", popularity=0.7, temperature=0.25)
         view = GraphView(shop, split)
-        trainer = RecommendationTrainer(view, split, config, seed=0, threads=1)
+        trainer = RecommendationTrainer(config, Assignment("model", view, split, task, 0, 1))
         score = trainer.trained("model", view).score(np.arange(USERS))
         with torch.no_grad():
-            query, target = (each.numpy() for each in trainer.model.all_vectors())
+            query, target = (each.numpy() for each in trainer.network.all_vectors())
         norms = np.linalg.norm(query, axis=1)[:, None] * np.linalg.norm(target, axis=1)[None, :]
         popularity = np.log(np.maximum(np.asarray(trainer.answers.sum(axis=0)).ravel(), 0.5))
         expected = query @ target.T / norms + 0.25 * 0.7 * (popularity - popularity.mean())[None, :]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from graphbox.config import MODEL_SECTIONS, CustomConfig
+from graphbox.config import CustomConfig, DeepWalkConfig, LineConfig, model_kinds
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import Assignment, Trainer
-from graphbox.train.import_path import import_by_path
-from graphbox.train.registry import TRAINERS, make_trainer
+from graphbox.train.registry import make_streaming_trainer, make_trainer
 from graphbox.train.view import GraphView
 
 OWN = """
@@ -35,10 +35,34 @@ def none(config, assignment): return 7
 """
 
 
-def test_each_kind_names_something_that_is_there() -> None:
-    assert TRAINERS.keys() == MODEL_SECTIONS.keys()
-    for kind, path in TRAINERS.items():
-        assert callable(import_by_path(path, kind))
+STREAMING = {
+    *("dcn", "deepfm", "wide_and_deep", "custom", "deepwalk", "matrix_factorization", "node2vec"),
+    "temporal",
+}
+
+
+def test_each_kind_has_trainers() -> None:
+    for name, kind in model_kinds().items():
+        assert callable(kind.trainer())
+        assert callable(kind.streaming_trainer()) == (name in STREAMING)
+        for library in kind.LIBRARIES:
+            assert find_spec(library) is not None
+
+
+def test_a_kind_that_learns_from_no_stream(graph: Graph) -> None:
+    assignment = Assignment("mine", GraphView(graph, None), None, None, 0, 1)
+    with pytest.raises(UsageError, match="received `line`, which learns from a whole graph") as caught:
+        make_streaming_trainer(LineConfig(kind="line"), assignment)
+    assert caught.value.where == "models.mine.kind"
+    assert caught.value.hint == f"these do: {', '.join(sorted(STREAMING))}"
+
+
+def test_a_kind_that_makes_no_trainer(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(model_kinds()["deepwalk"]), "trainer", lambda kind: lambda *_: 7)
+    with pytest.raises(UsageError, match=r"expected the kind deepwalk to make a .*Trainer, received int"):
+        make_trainer(
+            DeepWalkConfig(kind="deepwalk"), Assignment("mine", GraphView(graph, None), None, None, 0, 1)
+        )
 
 
 def make(graph: Graph, trainer: str) -> Trainer:

@@ -17,13 +17,7 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.chunks import ChunkLabel, begin_stream, stream_of
 from graphbox.graph.delta import append
 from graphbox.train import GraphView
-from graphbox.train.import_path import import_by_path
-from graphbox.train.registry import (
-    STREAMING_TRAINERS,
-    TRAINERS,
-    Assignment,
-    make_streaming_trainer,
-)
+from graphbox.train.registry import Assignment, make_streaming_trainer
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer, score_then_learn
 from graphbox.train.stream.chunk import chunk_of
 from graphbox.train.stream.factorization import StreamingFactorization
@@ -284,9 +278,3 @@ def test_other_kinds_and_tasks_are_refused(chunks: list[Chunk]) -> None:
         make_streaming_trainer(CONFIG, Assignment("rows", view, None, other, 0, 1))
     with pytest.raises(UsageError, match="received epoch 1 over a whole graph"):
         trainer_of(view).begin_epoch(0)
-
-
-def test_each_streaming_trainer_is_there() -> None:
-    assert set(STREAMING_TRAINERS) <= set(TRAINERS)
-    for path in STREAMING_TRAINERS.values():
-        assert callable(import_by_path(path, "here"))

@@ -13,12 +13,11 @@ import torch
 from graphbox.config import PredictLinksTaskConfig, RecommendTaskConfig, TemporalConfig
 from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
-from graphbox.train import GraphView, LinkSplit, TrainedModel, fit, load_trained, make_split
+from graphbox.train import GraphView, LinkSplit, TrainedModel, fit, load_trained, make_split, torch_trainer
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, NewEdges, score_then_learn
-from graphbox.train.temporal import trainer as temporal_trainer
 from graphbox.train.temporal.trainer import TemporalTrainer
 from tests.train.letters import stream_graph, stream_task
 from tests.train.shop import build_shop
@@ -199,7 +198,7 @@ def test_no_two_batches_draw_the_same(
     """Nor does any draw what parameters started from: negatives and dropout are of each batch alone."""
     trainer = trainer_of(letters, split, task, learn_online=True, dropout=0.5)
     drawn: list[tuple[int, ...]] = []
-    dropped: list[tuple[int, ...]] = [seed_key(trainer._seed, temporal_trainer._START)]
+    dropped: list[tuple[int, ...]] = [seed_key(trainer._seed, torch_trainer.START_STREAM)]
     draw = trainer._draw
 
     def draw_and_note(events: Any, key: Any, *rest: Any) -> Any:
@@ -211,7 +210,7 @@ def test_no_two_batches_draw_the_same(
         return seeded(*numbers, **place)
 
     monkeypatch.setattr(trainer, "_draw", draw_and_note)
-    monkeypatch.setattr(temporal_trainer, "seeded", seeded_and_note)
+    monkeypatch.setattr(torch_trainer, "seeded", seeded_and_note)
     for epoch in range(2):
         for batch in range(trainer.begin_epoch(epoch)):
             trainer.train_batch(epoch, batch)

@@ -111,9 +111,16 @@ class TestHeldOutEdges:
                 np.testing.assert_array_equal(view.csc(edge_type).indices, graph.csc(edge_type).indices)
 
     def test_positives_of_an_epoch_never_see_themselves(
-        self, graph: Graph, recommend_split: RecommendSplit, sage_config: SageConfig
+        self,
+        graph: Graph,
+        recommend_task: RecommendTaskConfig,
+        recommend_split: RecommendSplit,
+        sage_config: SageConfig,
     ) -> None:
-        trainer = SageTrainer(GraphView(graph, recommend_split), recommend_split, sage_config, seed=1)
+        trainer = SageTrainer(
+            sage_config,
+            Assignment("sage", GraphView(graph, recommend_split), recommend_split, recommend_task, 1, None),
+        )
         group = recommend_split.group
         held_out = {
             tuple(edge)
@@ -181,4 +188,4 @@ class TestLabel:
     ) -> None:
         view = GraphView(graph, classify_split)
         with pytest.raises(UsageError, match="does not read what it is to predict"):
-            SageTrainer(view, recommend_split, sage_config, seed=0, k=recommend_task.k)
+            SageTrainer(sage_config, Assignment("sage", view, recommend_split, recommend_task, 0, None))

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from graphbox.config import MODEL_SECTIONS, ClassifyTaskConfig, RecommendTaskConfig
+from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, model_kind
 from graphbox.graph import Graph
 from graphbox.train import fit, make_split
 from graphbox.workspace import Heartbeat
@@ -21,7 +21,7 @@ def train_model(graph: str, run: str, sections: dict[str, Any], stage: str | Non
     kind = sections["model"]["kind"]
     task_class = RecommendTaskConfig if kind == "sage" else ClassifyTaskConfig
     task = task_class.model_validate_json(json.dumps(sections["task"]))
-    model: Any = MODEL_SECTIONS[kind].model_validate_json(json.dumps(sections["model"]))
+    model: Any = model_kind(kind).section.model_validate_json(json.dumps(sections["model"]))
     left = times
     beat = Heartbeat.beat
 

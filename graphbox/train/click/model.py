@@ -171,7 +171,7 @@ def load_click_model(folder: Path) -> ClickModel:
         OSError, ValueError, KeyError, TypeError, FormatError: a file is missing or damaged.
     """
     header = json.loads((folder / "model.json").read_text())
-    config = TypeAdapter(ModelConfig).validate_python(header["section"], strict=False)
+    config = TypeAdapter(ModelConfig).validate_json(json.dumps(header["section"]))
     if not isinstance(config, ClickModelSection):
         raise ValueError(f"a model of kind {config.kind}")
     fields = make_fields(config, tuple(Field(**each) for each in header["fields"]))

@@ -17,7 +17,9 @@ from graphbox.errors import UsageError
 from graphbox.fields import NumberScale
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
+from graphbox.models.click_network import ClickNetwork
 from graphbox.table import EmbeddingTable
+from graphbox.table.module import TableModule
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.click.labels import ClickLabel
 from graphbox.train.click.model import (
@@ -29,25 +31,30 @@ from graphbox.train.click.model import (
     table_dims,
 )
 from graphbox.train.click.rows import LogRows, ShuffledBatches
-from graphbox.train.memory import table_below
-from graphbox.train.optimization import Optimization
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import ClickSplit
+from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
-__all__ = ["ClickTrainer", "make_click_trainer"]
+__all__ = ["ClickTrainer"]
 
-_MODEL, _SCALE = "model.", "scale."
-_START_STREAM, _BATCH_STREAM = 1, 2
+_SCALE = "scale."
+_MODEL = "model."
+"""Prefix of the parameters among those that serving needs."""
 
 
-class ClickTrainer(StreamingTrainer):
+ClickBatch = tuple[FieldBatch, Tensor]
+"""The fields of rows, and their labels: float32 [rows]."""
+
+
+class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
     """See the module.
 
     The scale of numbers is that of the rows that are learnt from; of a stream, that of the first chunk.
@@ -64,11 +71,22 @@ class ClickTrainer(StreamingTrainer):
         task, split = assignment.task, assignment.split
         if not isinstance(task, ClickTaskConfig) or not isinstance(split, ClickSplit | None):
             raise assignment.wrong_task(config)
+        measures = split is not None and not config.sees_validation
+        lower_is_better = config.select_by == "log_loss"
+        super().__init__(
+            assignment,
+            OptimizerSettings.of(config),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+            # A model that learns from the validation part ends in its last state.
+            selection=Selection(
+                f"validation_{config.select_by}", config.patience, smaller_is_better=lower_is_better
+            )
+            if measures
+            else None,
+        )
         self._config = config
         self._task = task
-        self._seed = assignment.seed
-        self._threads = assignment.threads
-        self._clock = assignment.clock
         specs = assignment.view.features(task.node_type)
         section = f"models.{assignment.name}"
         where = f"{section}.features"
@@ -96,86 +114,67 @@ class ClickTrainer(StreamingTrainer):
             )
             for number, (name, dim) in enumerate(dims.items())
         }
-        self._device, self._memory = assignment.device, assignment.memory
-        with seeded(self._seed, _START_STREAM):
+        with seeded(self._seed, START_STREAM):
             network = make_network(config, self._fields, self._memory.near(tables))
-        self.network = network.to(self._device)
-        self._processes = assignment.processes
-        self._optimization = Optimization(
-            self.network,
-            config,
-            [(list(self.network.parameters()), config.weight_decay)],
-            self._processes,
-        )
+        self.network: ClickNetwork = network
+        self.set_network(network, lambda: [(list(network.parameters()), config.weight_decay)])
         self._scale: NumberScale | None = None
         self._validation: LogRows | None = None
         self._log: LogRows | None = None
         if split is not None:
             folds = ("train", "validation") if config.sees_validation else ("train",)
             self._log = self._rows(assignment.view, split.is_in(*folds), split.labels)
-            if not config.sees_validation:
+            if measures:
                 self._validation = self._rows(assignment.view, split.is_in("validation"), split.labels)
         self._is_stream = split is None
         self._batches: ShuffledBatches | None = None
         self._ahead = self._batches_ahead()
 
-    @property
-    def device(self) -> torch.device:
-        """Where the network computes."""
-        return self._device
-
     # ---------------------------------------------------------------------------- training
 
-    @property
-    def epochs(self) -> int:
-        """Most epochs."""
-        return self._config.epochs
-
-    @property
-    def selection(self) -> Selection | None:
-        """The model ends as it was at its best on the validation part, if it does not learn from it."""
-        if self._validation is None:
-            return None
-        name = self._config.select_by
-        return Selection(f"validation_{name}", self._config.patience, smaller_is_better=name == "log_loss")
-
-    def begin_epoch(self, epoch: int) -> int:
+    def open_epoch(self, epoch: int) -> int:
         """Return the number of batches."""
         return len(self._shuffled(epoch))
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch of rows."""
-        clock, seeds = self._clock, (self._seed, _BATCH_STREAM, epoch, batch, *self._processes.seeds())
-        with clock.stage("sample"):
-            if self._scale is None:
-                self._find_scale()
-            batches = self._shuffled(epoch) if self._batches is None else self._batches
-            fields, labels = moved(self._ahead.take(epoch, batch, len(batches)), self._device)
-        self.network.train()
-        with clock.stage("compute"), seeded(*seeds, device=self._device):
-            with clock.stage("fetch"):
-                vectors = self.network.fetch(fields)
-            logits = self.network(vectors, fields.numbers)
-            loss = functional.binary_cross_entropy_with_logits(logits, labels)
-            if self._config.row_decay:
-                loss = loss + self._config.row_decay * vectors["fields"].square().sum() / max(len(labels), 1)
-            count = batches.size_of(batch)
-            loss = self._processes.share(loss, len(labels), count)
-            value = self._optimization.backward(loss)
-        if math.isfinite(value):  # the loop stops at any other, before anything takes it up
-            with clock.stage("push"):
-                self._optimization.step(self._done(epoch, batch))
-        return value, count
+    def draw(self, epoch: int, batch: int) -> ClickBatch:
+        """Return this process's part of a batch of rows, on the device."""
+        if self._scale is None:
+            self._find_scale()
+        batches = self._shuffled(epoch) if self._batches is None else self._batches
+        return moved(self._ahead.take(epoch, batch, len(batches)), self._device)
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return figures on the validation part, every few epochs and after the last."""
+    def loss(self, drawn: ClickBatch, epoch: int, batch: int) -> tuple[Tensor, int]:  # noqa: ARG002
+        """Return the binary cross-entropy of the labels of a batch's rows."""
+        fields, labels = drawn
+        with self._clock.stage("fetch"):
+            vectors = self.network.fetch(fields)
+        logits = self.network(vectors, fields.numbers)
+        loss = functional.binary_cross_entropy_with_logits(logits, labels)
+        if self._config.row_decay:
+            loss = loss + self._config.row_decay * vectors["fields"].square().sum() / max(len(labels), 1)
+        assert self._batches is not None  # noqa: S101 - drawn from
+        count = self._batches.size_of(batch)
+        return self._processes.share(loss, len(labels), count), count
+
+    def done(self, epoch: int, batch: int) -> float:
+        """Return the share of the training that is over; a stream has no end, and stays after the warm-up."""
+        if self._is_stream or self._batches is None:
+            return self._config.warmup
+        return (epoch + batch / len(self._batches)) / self.epochs
+
+    def epoch_ends(self, epoch: int) -> None:  # noqa: ARG002 - each epoch alike
+        """End the threads that make batches ahead."""
         self._close_batches()
-        if self._validation is None or self._scale is None:
-            return {}
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
-        with self._optimization.averaged():
-            probabilities = self._model(self._scale).predict_log(self._validation, self._processes)
+
+    def measures(self) -> bool:
+        """Return whether there is a validation part, and the scale of numbers is known."""
+        return self._validation is not None and self._scale is not None
+
+    def measured(self) -> dict[str, float]:
+        """Return AUC and log loss on the validation part."""
+        assert self._validation is not None  # noqa: S101 - see measures
+        assert self._scale is not None  # noqa: S101 - see measures
+        probabilities = self._model(self._scale).predict_log(self._validation, self._processes)
         report = click_report(self._validation.labels[self._validation.chosen], probabilities)
         return {f"validation_{name}": float(report[name]) for name in ("auc", "log_loss")}
 
@@ -218,40 +217,34 @@ class ClickTrainer(StreamingTrainer):
 
     # -------------------------------------------------------------------------------- state
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return parameters, optimizer state, moving averages and the scale of numbers by name."""
-        values = {_MODEL + name: value for name, value in network_values(self.network).items()}
+    def extra_state(self) -> dict[str, Tensor]:
+        """Return the scale of numbers by name."""
         scale = {} if self._scale is None else scale_tensors(self._scale)
-        return values | self._optimization.tensors() | {_SCALE + name: each for name, each in scale.items()}
+        return {_SCALE + name: each for name, each in scale.items()}
+
+    def restore_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the scale of numbers."""
+        scale = {name.removeprefix(_SCALE): each for name, each in state.items() if name.startswith(_SCALE)}
+        self._scale = scale_from_tensors(scale) if scale else None
 
     def served_parameters(self) -> dict[str, Tensor]:
         """Return the parameters, their moving averages where these are kept, and the scale of numbers."""
         with self._optimization.averaged():
             values = {_MODEL + name: value.clone() for name, value in network_values(self.network).items()}
-        scale = {} if self._scale is None else scale_tensors(self._scale)
-        return values | {_SCALE + name: each for name, each in scale.items()}
+        return values | self.extra_state()
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding tables by name."""
-        return {name: table_below(table) for name, table in self.network.tables().items()}
+    def table_modules(self) -> dict[str, TableModule]:
+        """Return the lookups of the tables by name."""
+        return self.network.table_modules()
+
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        self.network.set_tables(tables)
+        self._ahead = self._batches_ahead()
 
     def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:  # noqa: ARG002
         """Return no keys: rows are those of values, which no single node has."""
         return {}
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        parts: dict[str, dict[str, Tensor]] = {_MODEL: {}, _SCALE: {}, "": {}}
-        for name, value in dense.items():
-            prefix = next(each for each in parts if name.startswith(each))
-            parts[prefix][name.removeprefix(prefix)] = value
-        set_network_values(self.network, parts[_MODEL])
-        self._ahead.close()
-        self.network.set_tables(self._memory.near(tables))
-        self._ahead = self._batches_ahead()
-        self._optimization.restore(parts[""])
-        self._scale = scale_from_tensors(parts[_SCALE]) if parts[_SCALE] else None
-        self._close_batches()
 
     def close(self) -> None:
         """End the threads that make batches ahead."""
@@ -289,7 +282,7 @@ class ClickTrainer(StreamingTrainer):
         self._batches = ShuffledBatches(self._log, self._config.batch_size, self._seed, epoch)
         return self._batches
 
-    def _batches_ahead(self) -> BatchesAhead[tuple[FieldBatch, Tensor]]:
+    def _batches_ahead(self) -> BatchesAhead[ClickBatch]:
         return BatchesAhead(self._part_of_batch, lambda made: self.network.keys(made[0]), self.tables())
 
     def _close_batches(self) -> None:
@@ -298,23 +291,16 @@ class ClickTrainer(StreamingTrainer):
             self._batches.close()
             self._batches = None
 
-    def _part_of_batch(self, epoch: int, batch: int) -> tuple[FieldBatch, Tensor]:
+    def _part_of_batch(self, epoch: int, batch: int) -> ClickBatch:
         return self._batch(epoch, batch, self._processes)
 
-    def _batch(
-        self, epoch: int, batch: int, processes: TrainingProcesses = ALONE
-    ) -> tuple[FieldBatch, Tensor]:
+    def _batch(self, epoch: int, batch: int, processes: TrainingProcesses = ALONE) -> ClickBatch:
         batches = self._shuffled(epoch) if self._batches is None else self._batches
         rows, labels = batches.batch(batch, processes.shard)
         if self._scale is None:
             self._find_scale()
         assert self._scale is not None  # noqa: S101 - for the type checker
         return self._fields.batch(rows, self._scale), torch.from_numpy(labels.astype(np.float32))
-
-    def _done(self, epoch: int, batch: int) -> float:
-        if self._is_stream or self._batches is None:  # a stream has no end: what comes after the warm-up
-            return self._config.warmup
-        return (epoch + batch / len(self._batches)) / self.epochs
 
 
 def _row_bytes(dim: int) -> int:
@@ -355,8 +341,3 @@ def row_groups(
         unknown = np.flatnonzero(groups < 0)
         groups[unknown] = -1 - unknown
     return groups
-
-
-def make_click_trainer(config: ClickModelSection, assignment: Assignment) -> ClickTrainer:
-    """Return the trainer of a section of a model of clicks."""
-    return ClickTrainer(config, assignment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,31 +17,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import CompleteTaskConfig, ComplExConfig, DistMultConfig, RotatEConfig, TransEConfig
+from graphbox.config import CompleteTaskConfig, KnowledgeGraphSection
 from graphbox.config.models.knowledge_graph import TranslationSection
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
-from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
+from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import DeviceTriples, TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
-from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import find_gradients, set_table_learning_rates
-from graphbox.train.processes import ALONE, TrainingProcesses
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seed_of
-from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
+from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.trainer import Selection
 from graphbox.train.transfer import CPU, place_of, tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]
-
-KnowledgeGraphConfig = DistMultConfig | ComplExConfig | TransEConfig | RotatEConfig
+__all__ = ["CompletionTrainer"]
 
 _ENTITIES, _RELATIONS = "entities", "relations"
 
@@ -52,39 +49,47 @@ _QUERY_STREAM, _BATCH_STREAM, _CANDIDATE_STREAM, _DROPOUT_STREAM, _ROW_STREAM, _
 )
 
 
-class CompletionTrainer(Trainer):
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A batch in all processes.
+
+    Attributes:
+        queries: int64 [queries], numbers of directed queries.
+        row: int64 [answers], the query of each answer.
+        answers: int64 [answers], nodes.
+        candidates: int64 [candidates], nodes, ascending; the answers are among them.
+    """
+
+    queries: NDArray[np.int64]
+    row: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+
+
+class CompletionTrainer(TorchTrainer[_Drawn]):
     """See the module.
 
     Args:
-        view: the graph as training sees it.
-        split: the split of the task.
         config: the model's section of the run file.
-        seed: seed of every random choice.
-        threads: threads of samplers, tables and validation; those of torch are set elsewhere.
-        clock: measures the stages.
-        memory: where rows are computed with; all of them are in memory.
-        device: where scores are computed.
-        processes: which train together, each on a slice of the queries of every batch.
+        assignment: what it is trained for, a task of kind ``complete``.
+
+    Raises:
+        UsageError: the task is of another kind.
     """
 
-    def __init__(
-        self,
-        view: GraphView,
-        split: CompleteSplit,
-        config: KnowledgeGraphConfig,
-        *,
-        seed: int,
-        threads: int | None = None,
-        clock: StageClock | None = None,
-        memory: TrainingMemory | None = None,
-        device: torch.device = CPU,
-        processes: TrainingProcesses = ALONE,
-    ) -> None:
-        self._processes = processes
-        self._device, self._memory = device, memory or TrainingMemory()
-        self._clock = clock or StageClock()
+    def __init__(self, config: KnowledgeGraphSection, assignment: Assignment) -> None:
+        split, view = assignment.split, assignment.view
+        if not isinstance(split, CompleteSplit) or not isinstance(assignment.task, CompleteTaskConfig):
+            raise assignment.wrong_task(config)
+        super().__init__(
+            assignment,
+            OptimizerSettings(config, config.learning_rate),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+            # A model that learns from the validation part ends in its last state.
+            selection=None if config.sees_validation else Selection("validation_mrr", config.patience),
+        )
         self._split, self._config = split, config
-        self._seed, self._threads = seed, threads
         self._num_nodes = [view.num_nodes(node_type) for node_type in split.node_types]
         self._offsets = np.cumsum([0, *self._num_nodes])
         self._removed = {node_type: view.removed_nodes(node_type) for node_type in split.node_types}
@@ -97,7 +102,7 @@ class CompletionTrainer(Trainer):
             np.flatnonzero(type_of_query == number) for number in range(len(split.node_types))
         ]
         self._samplers = [
-            NegativeSampler.uniform(len(live), seed_of(seed, _CANDIDATE_STREAM, number))
+            NegativeSampler.uniform(len(live), seed_of(self._seed, _CANDIDATE_STREAM, number))
             for number, live in enumerate(self._live)
         ]
         self._log_probability = self._inclusion()
@@ -105,29 +110,21 @@ class CompletionTrainer(Trainer):
         self._batches: list[tuple[int, NDArray[np.int64]]] = []
         directions = 2 if config.reciprocal else 1
         self._relation_keys = np.arange(directions * len(split.relations))
-        self._set_tables({_ENTITIES: self._new_table(_ENTITIES), _RELATIONS: self._new_table(_RELATIONS)})
-
-    @property
-    def device(self) -> torch.device:
-        """Where scores are computed."""
-        return self._device
+        tables = {name: self._new_table(name) for name in (_ENTITIES, _RELATIONS)}
+        near = self._memory.near(tables)
+        self.network: KnowledgeGraphModel = KnowledgeGraphModel(
+            TableEmbedding(near[_ENTITIES]),
+            TableEmbedding(near[_RELATIONS]),
+            self._score,
+            len(split.relations),
+            reciprocal=config.reciprocal,
+        )
+        self.set_network(self.network)
 
     # ---------------------------------------------------------------------------- training
 
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return self._config.epochs
-
-    @property
-    def selection(self) -> Selection | None:
-        """The state of the best validation MRR; the last one where nothing is measured."""
-        if self._config.sees_validation:
-            return None
-        return Selection("validation_mrr", self._config.patience)
-
-    def begin_epoch(self, epoch: int) -> int:
-        """Put the queries in a new order, and in batches whose answers are of one type."""
+    def open_epoch(self, epoch: int) -> int:
+        """Shuffle the queries into batches whose answers are of one type; return how many."""
         size = self._config.batch_size
         batches = []
         for number, queries in enumerate(self._queries_by_type):
@@ -137,36 +134,23 @@ class CompletionTrainer(Trainer):
         self._batches = [batches[place] for place in places]
         return len(batches)
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch of queries with all their answers."""
-        self._set_learning_rate(epoch, batch)
-        with self._clock.stage("sample"):
-            queries, row, answers, candidates = self._draw(epoch, batch)
-        with self._clock.stage("compute"):
-            loss = self._loss(queries, row, answers, candidates, epoch, batch)
-            value = find_gradients(loss, [self._optimizer], self._processes)
-        if math.isfinite(value):  # the loop stops at any other, before rows take it up
-            with self._clock.stage("push"):
-                self._optimizer.step()
-        return value, len(answers)
-
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the entities and directed relations of a batch, its answers, and its candidates."""
-        queries, row, answers, candidates = self._draw(epoch, batch)
+        drawn = self.draw(epoch, batch)
         return {
-            "entities": self.queries.entities[queries],
-            "relations": self.queries.relations[queries],
-            "rows": row,
-            "answers": answers,
-            "candidates": candidates,
+            "entities": self.queries.entities[drawn.queries],
+            "relations": self.queries.relations[drawn.queries],
+            "rows": drawn.row,
+            "answers": drawn.answers,
+            "candidates": drawn.candidates,
         }
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return MRR and hits on the validation fold, every few epochs and after the last."""
-        if self._config.sees_validation:
-            return {}
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
+    def measures(self) -> bool:
+        """Return whether the validation part is held out."""
+        return not self._config.sees_validation
+
+    def measured(self) -> Mapping[str, float]:
+        """Return MRR and hits on the validation part."""
         trained = self.trained("", None)
         triples = sampled_triples(
             self._split.validation, _VALIDATION_TRIPLES, seed_of(self._seed, _VALIDATION_STREAM)
@@ -187,18 +171,14 @@ class CompletionTrainer(Trainer):
         figures = {f"validation_{name}": float(report.get(name, 0.0)) for name in names}
         return self._processes.mean("validation figures", figures, len(part))
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return no parameters: the model has rows alone."""
-        return {}
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the rows of entities and relations."""
+        return {_ENTITIES: self.network.entities, _RELATIONS: self.network.relations}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding tables of entities and relations."""
-        tables = {_ENTITIES: self.model.entities.table, _RELATIONS: self.model.relations.table}
-        return {name: table_below(each) for name, each in tables.items()}
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
-        """Take up the state that :meth:`tables` returned."""
-        self._set_tables(dict(tables))
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        for name, module in self.table_modules().items():
+            module.set_table(tables[name])
 
     def trained(self, name: str, view: GraphView | None) -> TrainedModel:  # noqa: ARG002 - the loop's interface
         """Return the rows of entities and relations; they ask nothing of the graph."""
@@ -232,33 +212,24 @@ class CompletionTrainer(Trainer):
             return trained.score_triples
         return DeviceTriples(trained.triples, trained.embeddings, self._device)
 
-    def _draw(
-        self, epoch: int, batch: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the queries of a batch, the row and node of each answer, and the candidates, ascending."""
+    def draw(self, epoch: int, batch: int) -> _Drawn:
+        """Return a batch of queries, their answers, and the candidates."""
         number, queries = self._batches[batch]
         row, answers = self.queries.of_queries(queries)
         live = self._live[number]
         if self._config.loss == "softmax":
-            return queries, row, answers, live.nodes(np.arange(len(live)))
+            return _Drawn(queries, row, answers, live.nodes(np.arange(len(live))))
         drawn = live.nodes(
             self._samplers[number].sample(self._config.candidates, epoch, batch, self._threads)
         )
-        return queries, row, answers, np.unique(np.concatenate([drawn, answers]))
+        return _Drawn(queries, row, answers, np.unique(np.concatenate([drawn, answers])))
 
-    def _loss(
-        self,
-        queries: NDArray[np.int64],
-        row: NDArray[np.int64],
-        answers: NDArray[np.int64],
-        candidates: NDArray[np.int64],
-        epoch: int,
-        batch: int,
-    ) -> Tensor:
-        """Return the loss of a batch, or of several processes the share of this one's queries.
+    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch, or this process's share of it.
 
-        Candidates are those of all queries: each process looks a slice of them up, and all get their rows.
+        Each process looks up a slice of the candidates, and all processes get their rows.
         """
+        queries, row, answers, candidates = drawn.queries, drawn.row, drawn.answers, drawn.candidates
         config, processes = self._config, self._processes
         number, _ = self._batches[batch]
         num_queries, num_answers = len(queries), len(answers)
@@ -267,8 +238,7 @@ class CompletionTrainer(Trainer):
         queries, row, answers = queries[part], row[of_part] - part.start, answers[of_part]
         relations = self.queries.relations[queries]
         asked = self.queries.entities[queries] + self._offsets[self._asked_types[relations]]
-        self.model.train()
-        vectors, entity_rows, relation_rows, some_rows = self.model(
+        vectors, entity_rows, relation_rows, some_rows = self.network(
             *(self._tensor(each) for each in (asked, relations, candidates[some] + self._offsets[number]))
         )
         candidate_rows = processes.gather_slices("candidates", some_rows, len(candidates))
@@ -284,8 +254,8 @@ class CompletionTrainer(Trainer):
         if config.loss == "self_adversarial":
             loss = self_adversarial(found, against, of_query, config.adversarial_temperature)
         else:
-            drawn = config.loss == "sampled_softmax"
-            log_probability = self._log_probability[number][candidates] if drawn else None
+            is_sampled = config.loss == "sampled_softmax"
+            log_probability = self._log_probability[number][candidates] if is_sampled else None
             loss = info_nce(
                 found,
                 against,
@@ -296,7 +266,7 @@ class CompletionTrainer(Trainer):
         if config.regularization:
             cubes = self._cubes(entity_rows, of_query) + self._cubes(relation_rows, of_query)
             loss = loss + config.regularization * (cubes + self._cubes(candidate_rows, column)) / num_answers
-        return loss
+        return loss, num_answers
 
     def _cubes(self, rows: Tensor, used: Tensor) -> Tensor:
         """Return the sum of the cubes of the sizes of the numbers of the rows of all positives: float32 [].
@@ -353,40 +323,3 @@ class CompletionTrainer(Trainer):
             seed=seed_of(self._seed, _ROW_STREAM, 0 if of_entities else 1),
             threads=self._threads,
         )
-
-    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        near = self._memory.near(tables)
-        self.model = KnowledgeGraphModel(
-            TableEmbedding(near[_ENTITIES]),
-            TableEmbedding(near[_RELATIONS]),
-            self._score,
-            len(self._split.relations),
-            reciprocal=self._config.reciprocal,
-        ).to(self._device)
-        self._optimizer = TableOptimizer(self.model)
-
-    def _set_learning_rate(self, epoch: int, batch: int) -> None:
-        done = (epoch + batch / len(self._batches)) / self.epochs
-        set_table_learning_rates(self.tables().values(), self._config, self._config.learning_rate, done)
-
-
-def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment) -> CompletionTrainer:
-    """Return the trainer of a section of kind ``distmult``, ``complex``, ``transe`` or ``rotate``.
-
-    Raises:
-        UsageError: the model has no task of kind complete.
-    """
-    split, task = assignment.split, assignment.task
-    if not isinstance(split, CompleteSplit) or not isinstance(task, CompleteTaskConfig):
-        raise assignment.wrong_task(config)
-    return CompletionTrainer(
-        assignment.view,
-        split,
-        config,
-        seed=assignment.seed,
-        threads=assignment.threads,
-        clock=assignment.clock,
-        memory=assignment.memory,
-        device=assignment.device,
-        processes=assignment.processes,
-    )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,9 +13,9 @@ from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig
 from graphbox.sample import Batch, NeighborLoader
-from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
+from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.links import GraphLinkTrainer
 from graphbox.train.network.trained_network import ClassHead
@@ -32,7 +31,7 @@ __all__ = ["GraphNetworkTrainer", "make_graph_network_trainer"]
 _METRIC = "validation_accuracy"
 
 
-class GraphNetworkTrainer(NetworkTrainer):
+class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
     """See the module.
 
     Args:
@@ -56,62 +55,66 @@ class GraphNetworkTrainer(NetworkTrainer):
         self._nodes = split.nodes("train")
         self._validation = split.nodes("validation")
         self._labels = tensor_on(split.labels, self._device)
-        self._loader = None if config.num_neighbors is None else self._new_loader(self._nodes)
-        self._batches: LoaderIterator | None = None
-        self._next = (0, 0)
+        self._batches = None if config.num_neighbors is None else LoaderBatches(self._new_loader())
 
     # ---------------------------------------------------------------------------- training
 
-    def begin_epoch(self, epoch: int) -> int:
+    def open_epoch(self, epoch: int) -> int:  # noqa: ARG002 - each epoch has as many
         """Return the number of batches."""
-        self._close_batches()
-        self._next = (epoch, 0)
-        return self._batches_of_epoch()
+        self.close()
+        return 1 if self._batches is None else len(self._batches)
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return the nodes of a batch that are trained on, with their classes."""
-        self._close_batches()
-        nodes = self._nodes
-        if self._loader is not None:
-            nodes = self._seeds_of(self._next_batch(epoch, batch).sample).cpu().numpy()
+        drawn, nodes = self.draw(epoch, batch), self._nodes
+        if drawn is not None:
+            nodes = self._seeds_of(drawn.sample).cpu().numpy()
         return {"nodes": nodes, "labels": self._split.labels[nodes]}
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        self._close_batches()
-        super().restore(dense, tables)
-        if self._loader is not None:
-            self._loader = self._new_loader(self._nodes)  # which reads ahead in the tables there are now
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables, in which the loader reads ahead."""
+        super().set_tables(tables)
+        if self._batches is not None:
+            self._batches = LoaderBatches(self._new_loader())
 
     def close(self) -> None:
         """End the threads that make batches ahead."""
-        self._close_batches()
+        if self._batches is not None:
+            self._batches.close()
 
-    def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
+    def draw(self, epoch: int, batch: int) -> Batch[Tensor] | None:
+        """Return the sample of a batch, with the features that are on disk; None: the whole graph."""
+        return None if self._batches is None else self._batches.take(epoch, batch)
+
+    def loss(
+        self,
+        drawn: Batch[Tensor] | None,
+        epoch: int,  # noqa: ARG002 - dropout alone differs, which torch draws
+        batch: int,
+    ) -> tuple[Tensor, int]:
+        """Return the cross-entropy of the classes of a batch's nodes."""
         clock, node_type = self._clock, self._split.node_type
-        if self._loader is None:
+        if drawn is None:
             inputs, edges = self._whole_graph()
             places = nodes = tensor_on(self._nodes, self._device)
         else:
             with clock.stage("sample"):
-                loaded = self._next_batch(epoch, batch)
-                sample = moved(loaded.sample, self._device)
+                sample = moved(drawn.sample, self._device)
                 edges = self._graph.layers_of(sample, self._config.layers)
             with clock.stage("fetch"):
-                inputs = self._inputs(loaded.sample.nodes, loaded.features)
+                inputs = self._inputs(drawn.sample.nodes, drawn.features)
             nodes = self._seeds_of(sample)
             places = torch.arange(len(nodes), device=self._device)
         with clock.stage("fetch"):
             rows = self._rows(inputs)
-        with clock.stage("compute"):
-            vectors = self.network(inputs, rows, edges)[node_type]
-            logits = self.network.head(vectors[places])
-            loss = functional.cross_entropy(logits, self._labels[nodes])
-            count = self._batch_nodes(batch)
-            loss = self._processes.share(loss, len(nodes), count)
-        return loss, count
+        vectors = self.network(inputs, rows, edges)[node_type]
+        logits = self.network.head(vectors[places])
+        loss = functional.cross_entropy(logits, self._labels[nodes])
+        count = self._batch_nodes(batch)
+        return self._processes.share(loss, len(nodes), count), count
 
-    def _measured(self) -> dict[str, float]:
+    def measured(self) -> dict[str, float]:
+        """Return the accuracy on the validation part."""
         predicted = self._validation_logits().argmax(dim=1)
         right = (predicted == self._labels[tensor_on(self._validation, self._device)]).double().mean()
         return {_METRIC: float(right)}
@@ -131,7 +134,7 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     def _validation_logits(self) -> Tensor:
         node_type = self._split.node_type
-        if self._loader is None:
+        if self._batches is None:
             inputs, edges = self._whole_graph()
             vectors = self.network(inputs, self._rows(inputs), edges)[node_type]
         else:
@@ -144,49 +147,30 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     @property
     def _fetches_ahead(self) -> bool:
-        is_there = self._loader is not None and self._on_device(self._graph) is not None
+        is_there = self._batches is not None and self._on_device(self._graph) is not None
         return is_there and self._tiers is None
 
     def _graph_of(self, view: GraphView) -> NetworkGraph:  # noqa: ARG002 - the task hides no edges
         return self._graph
 
-    def _batches_of_epoch(self) -> int:
-        return 1 if self._loader is None else len(self._loader)
-
     def _batch_nodes(self, batch: int) -> int:
         """Return how many nodes are trained on in a batch, in all processes."""
-        if self._loader is None:
+        if self._batches is None:
             return len(self._nodes)
         return min(self._config.batch_size, len(self._nodes) - batch * self._config.batch_size)
 
     def _seeds_of(self, sample: HeteroSample[Tensor]) -> Tensor:
         node_type = self._split.node_type
-        return sample.nodes[node_type][: sample.nodes_per_hop[node_type][0]]
+        return sample.nodes[node_type][: sample.num_sampled_nodes[node_type][0]]
 
-    def _next_batch(self, epoch: int, batch: int) -> Batch[Tensor]:
-        """Return a batch's sample, with the rows that are on disk; in order they come from threads ahead."""
-        assert self._loader is not None  # noqa: S101 - for the type checker
-        if self._batches is None or self._next != (epoch, batch):
-            self._close_batches()
-            self._loader.load_state_dict({**self._loader.state_dict(), "epoch": epoch, "batch": batch})
-            self._batches = iter(self._loader)
-        self._next = (epoch, batch + 1)
-        loaded: Batch[Tensor] = next(self._batches)
-        return loaded
-
-    def _close_batches(self) -> None:
-        if self._batches is not None:
-            self._batches.close()
-            self._batches = None
-
-    def _new_loader(self, nodes: NDArray[np.int64]) -> NeighborLoader:
+    def _new_loader(self) -> NeighborLoader:
         hops = list(self._config.num_neighbors or ())
         tiered, on_device = self._tiers, self._on_device(self._graph)
         with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
         return NeighborLoader(
             on_device or tiered or self._graph.view,
             dict.fromkeys(self._graph.edge_types, hops),
-            (self._split.node_type, nodes),
+            (self._split.node_type, self._nodes),
             self._config.batch_size,
             shuffle=True,
             features={}

@@ -100,11 +100,11 @@ class NetworkGraph:
         return LayerEdges(edges, {name: self.view.num_nodes(name) for name in self.node_types})
 
     def _layer(self, sample: HeteroSample[Tensor], hops: int) -> LayerEdges:
-        counts = {name: sum(sample.nodes_per_hop[name][: hops + 1]) for name in self.node_types}
+        counts = {name: sum(sample.num_sampled_nodes[name][: hops + 1]) for name in self.node_types}
         edges: dict[EdgeType, Edges] = {}
         for edge_type in self.edge_types:
-            count = sum(sample.edges_per_hop[edge_type][:hops])
-            rows, cols = sample.rows[edge_type][:count], sample.cols[edge_type][:count]
+            count = sum(sample.num_sampled_edges[edge_type][:hops])
+            rows, cols = sample.row[edge_type][:count], sample.col[edge_type][:count]
             weight = sample.weight[edge_type][:count] if edge_type in sample.weight else None
             weight = self._scaled(sample, edge_type, cols, weight)
             source = sample.nodes[edge_type[0]][: counts[edge_type[0]]]

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphbox.graph.schema import CSC
 from graphbox.models.graph_network import GraphNetwork
 from graphbox.sample import DeviceGraph, sample_heterogeneous
 from graphbox.train.network.graph import NetworkGraph
@@ -24,7 +25,16 @@ from graphbox.train.transfer import CPU, moved, tensor_on
 __all__ = ["BLOCK_NODES", "embed_graph"]
 
 BLOCK_NODES = 8192
-"""Nodes whose vectors are computed together."""
+"""Most nodes whose vectors are computed together."""
+
+_BLOCK_BYTES = 64 << 20
+"""Memory of the messages along the edges of a block, about; a node with more edges is a block of its own."""
+
+_MESSAGE_COPIES = 4
+"""Vectors that a layer holds for each edge at a time: gathered, mapped, weighted, and their sources'."""
+
+_SCANNED_EDGES = 1 << 22
+"""Edges that are looked at together to find which nodes lead to others."""
 
 _STAGES = 3
 """Sets of vectors that are there at a time: the first, those before a layer, and those after it."""
@@ -59,8 +69,8 @@ def embed_graph(
         nodes: of which the embeddings are asked for, by node type; None: all. The vectors of nodes that
             neither are nor lead to one of them within the layers stay 0.
         folder: where vectors are kept; None: in memory. Files of earlier layers are removed.
-        block_nodes: nodes whose vectors are computed together; changes no bit of the result but for the
-            order in which torch adds.
+        block_nodes: most nodes whose vectors are computed together; nodes with many edges come in smaller
+            blocks. Changes no bit of the result but for the order in which torch adds.
         sampled: the same graph, where its neighbours are sampled on the device of the network; None: they are
             on the CPU.
         threads: threads of the sampler.
@@ -71,16 +81,18 @@ def embed_graph(
     device = next(network.parameters()).device
     store = _Store(graph, network.shape.dim, folder, device)
     first, nothing = store.new("first"), torch.zeros(0, network.shape.dim, device=device)
-    for name, blocks in _rounds(needed[0], block_nodes, processes.size):
+    for name, blocks in _rounds(needed[0], {}, block_nodes, 1, processes.size):
         block = blocks[processes.rank]
         batch = {name: moved(data[name].take(torch.from_numpy(block)), device)}
         rows = {name: network.input_module(name).fetch(batch[name])}  # of tables of all, if only by others
         own = network.enter(batch, rows)[name] if len(block) else nothing
         store.write(first[name], blocks, _of_all(processes, own, blocks))
     vectors = first
+    degree = _in_degree(graph)
+    block_edges = max(1, _BLOCK_BYTES // (4 * network.shape.dim * _MESSAGE_COPIES))
     for number in range(network.shape.layers):
         following = store.new(f"layer{number}")
-        for name, blocks in _rounds(needed[number + 1], block_nodes, processes.size):
+        for name, blocks in _rounds(needed[number + 1], degree, block_nodes, block_edges, processes.size):
             block, own = blocks[processes.rank], nothing
             if len(block):
                 sample = sample_heterogeneous(
@@ -88,7 +100,7 @@ def embed_graph(
                     {name: tensor_on(block, CPU if sampled is None else sampled.device)},
                     {edge_type: [-1] for edge_type in graph.edge_types},
                     edge_attributes=graph.edge_attributes,
-                    threads=threads,
+                    num_threads=threads,
                 )
                 (edges,) = graph.layers_of(moved(sample, device), 1)
                 before, start = (moved(_rows(each, sample.nodes), device) for each in (vectors, first))
@@ -156,20 +168,71 @@ def _needed(graph: NetworkGraph, nodes: Mapping[str, NDArray[np.int64]] | None, 
         before = {name: mask.copy() for name, mask in after.items()}
         for edge_type in graph.edge_types:
             if not before[edge_type[0]].all():
-                csc = graph.view.csc(edge_type)
-                leads = np.repeat(after[edge_type[2]], np.diff(csc.indptr))
-                before[edge_type[0]][csc.indices[leads]] = True
+                _mark_sources(graph.view.csc(edge_type), after[edge_type[2]], before[edge_type[0]])
         found.insert(0, before)
     return found
 
 
-def _rounds(masks: Masks, block_nodes: int, processes: int) -> Iterator[tuple[str, list[NDArray[np.int64]]]]:
-    """Yield a node type and a block of its nodes for each process, until all nodes had their turn."""
+def _mark_sources(csc: CSC, targets: NDArray[np.bool_], sources: NDArray[np.bool_]) -> None:
+    """Mark the sources of the edges that lead to marked targets."""
+    first = 0
+    while first < len(targets):
+        last = int(np.searchsorted(csc.indptr, csc.indptr[first] + _SCANNED_EDGES, side="right")) - 1
+        last = min(max(last, first + 1), len(targets))
+        leads = np.repeat(targets[first:last], np.diff(csc.indptr[first : last + 1]))
+        sources[csc.indices[csc.indptr[first] : csc.indptr[last]][leads]] = True
+        first = last
+
+
+def _in_degree(graph: NetworkGraph) -> dict[str, NDArray[np.int64]]:
+    """Return the number of edges into each node by node type: int64 [nodes]."""
+    found: dict[str, NDArray[np.int64]] = {}
+    for edge_type in graph.edge_types:
+        degree = np.diff(graph.view.csc(edge_type).indptr)
+        target_type = edge_type[2]
+        found[target_type] = found[target_type] + degree if target_type in found else degree
+    return found
+
+
+def _rounds(
+    masks: Masks,
+    degree: Mapping[str, NDArray[np.int64]],
+    block_nodes: int,
+    block_edges: int,
+    processes: int,
+) -> Iterator[tuple[str, list[NDArray[np.int64]]]]:
+    """Yield a node type and a block of its nodes for each process, until all nodes had their turn.
+
+    Args:
+        masks: bool [nodes], which nodes, by node type.
+        degree: int64 [nodes], edges into each, by node type; types without count none.
+        block_nodes: most nodes of a block.
+        block_edges: most edges into the nodes of a block, but for a node that has more itself.
+        processes: how many there are.
+    """
     for name, mask in masks.items():
         nodes = np.flatnonzero(mask)
-        for start in range(0, len(nodes), processes * block_nodes):
-            of_round = nodes[start : start + processes * block_nodes]
-            yield name, np.split(of_round, block_nodes * np.arange(1, processes))
+        if not len(nodes):
+            continue
+        edges = degree[name][nodes] if name in degree else np.zeros(len(nodes), np.int64)
+        blocks = _blocks(nodes, edges, block_nodes, block_edges)
+        for start in range(0, len(blocks), processes):
+            of_round = blocks[start : start + processes]
+            yield name, of_round + [nodes[:0]] * (processes - len(of_round))
+
+
+def _blocks(
+    nodes: NDArray[np.int64], edges: NDArray[np.int64], block_nodes: int, block_edges: int
+) -> list[NDArray[np.int64]]:
+    """Return the nodes in blocks, in order; each has one node at least."""
+    before = np.concatenate([[0], np.cumsum(edges)])
+    blocks, start = [], 0
+    while start < len(nodes):
+        stop = int(np.searchsorted(before, before[start] + block_edges, side="right")) - 1
+        stop = min(max(stop, start + 1), start + block_nodes)
+        blocks.append(nodes[start:stop])
+        start = stop
+    return blocks
 
 
 def _of_all(processes: TrainingProcesses, own: Tensor, blocks: Sequence[NDArray[np.int64]]) -> Tensor:

@@ -8,12 +8,14 @@ its own prediction.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
@@ -50,7 +52,30 @@ _RECOMMEND_EXPONENT = 0.5
 Nodes = dict[str, NDArray[np.int64]]
 
 
-class GraphLinkTrainer(NetworkTrainer):
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Links of a batch and their negatives; in several processes with this process's slices.
+
+    Attributes:
+        num_links: how many the batch has in all processes.
+        links: int64 [links, 2], source and target, of this process.
+        sources: int64 [sources], the sources of the links, ascending.
+        row: int64 [links], the source of each link.
+        drawn: int64 [candidates], the negatives of the batch, ascending.
+        some: int64, this process's slice of them.
+        seeds: int64 by node type, the nodes whose vectors are needed, ascending.
+    """
+
+    num_links: int
+    links: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    row: NDArray[np.int64]
+    drawn: NDArray[np.int64]
+    some: NDArray[np.int64]
+    seeds: Nodes
+
+
+class GraphLinkTrainer(NetworkTrainer[_Drawn]):
     """See the module.
 
     Args:
@@ -107,7 +132,7 @@ class GraphLinkTrainer(NetworkTrainer):
 
     # ---------------------------------------------------------------------------- training
 
-    def begin_epoch(self, epoch: int) -> int:
+    def open_epoch(self, epoch: int) -> int:
         """Hold out this epoch's links, and return the number of batches of them."""
         generator = np.random.default_rng([self._seed, epoch, _HOLD_OUT_STREAM])
         pairs, edges = self._links_to_hold_out.hold_out(self._config.links.holdout_fraction, generator)
@@ -117,41 +142,47 @@ class GraphLinkTrainer(NetworkTrainer):
         self._epoch_degree = self._in_degree(rest)
         self._epoch_whole = None
         self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
-        return self._batches_of_epoch()
+        return math.ceil(len(edges) / self._config.batch_size)
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return the links of a batch, and the candidates drawn for it."""
         return {"links": self._links_of(batch), "candidates": self._drawn(epoch, batch)}
 
-    def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
-        """Return the loss of a batch, or of several processes the share of this one's slice of its links.
+    def draw(self, epoch: int, batch: int) -> _Drawn:
+        """Return the links of a batch, and the candidates drawn for all of them."""
+        split, processes = self._split, self._processes
+        every_link, drawn = self._links_of(batch), self._drawn(epoch, batch)
+        links = every_link[processes.slice_of(len(every_link))]
+        some = drawn[processes.slice_of(len(drawn))]
+        sources, row = np.unique(links[:, 0], return_inverse=True)
+        seeds = _seeds(split, sources, np.concatenate([links[:, 1], some]))
+        return _Drawn(len(every_link), links, sources, row, drawn, some, seeds)
 
-        Candidates are those of all links: each process embeds a slice of them, and all get their vectors.
+    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch, or this process's share of it.
+
+        Each process embeds a slice of the candidates, and all processes get their vectors.
         """
-        clock, split, processes = self._clock, self._split, self._processes
-        with clock.stage("sample"):
-            every_link, drawn = self._links_of(batch), self._drawn(epoch, batch)
-            links = every_link[processes.slice_of(len(every_link))]
-            some = drawn[processes.slice_of(len(drawn))]
-            sources, row = np.unique(links[:, 0], return_inverse=True)
-            seeds = _seeds(split, sources, np.concatenate([links[:, 1], some]))
-            excluded = self._no_negatives(sources, drawn)
-        vectors = self._vectors(seeds, epoch, batch)
-        with clock.stage("compute"):
-            source = self._head.sources(self._at(vectors, seeds, split.node_type, sources))
-            answer = self._targets(vectors, seeds, links[:, 1])
-            others = processes.gather_slices("candidates", self._targets(vectors, seeds, some), len(drawn))
-            place, offset = tensor_on(row, self._device), self._head.offset
-            positive = (source[place] * answer).sum(dim=1) + offset
-            negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
-            if self._loss_name == "sampled_softmax":
-                log_probability = self._candidates.log_probability[tensor_on(drawn, self._device)]
-                loss = info_nce(positive, negative, place, log_probability=log_probability)
-            else:
-                counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
-                told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
-                loss = sigmoid(positive, positive.new_zeros(len(links), 0)) + told[place].mean()
-            return processes.share(loss, len(links), len(every_link)), len(every_link)
+        split, processes = self._split, self._processes
+        vectors = self._vectors(drawn.seeds, epoch, batch)
+        source = self._head.sources(self._at(vectors, drawn.seeds, split.node_type, drawn.sources))
+        answer = self._targets(vectors, drawn.seeds, drawn.links[:, 1])
+        others = processes.gather_slices(
+            "candidates", self._targets(vectors, drawn.seeds, drawn.some), len(drawn.drawn)
+        )
+        excluded = self._no_negatives(drawn.sources, drawn.drawn)
+        place, offset = tensor_on(drawn.row, self._device), self._head.offset
+        positive = (source[place] * answer).sum(dim=1) + offset
+        negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
+        if self._loss_name == "sampled_softmax":
+            log_probability = self._candidates.log_probability[tensor_on(drawn.drawn, self._device)]
+            loss = info_nce(positive, negative, place, log_probability=log_probability)
+        else:
+            counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
+            of_negatives = functional.softplus(negative).sum(dim=1) / counts
+            of_positives = sigmoid(positive, positive.new_zeros(len(drawn.links), 0))
+            loss = of_positives + of_negatives[place].mean()
+        return processes.share(loss, len(drawn.links), drawn.num_links), drawn.num_links
 
     # --------------------------------------------------------------------------- inference
 
@@ -173,7 +204,8 @@ class GraphLinkTrainer(NetworkTrainer):
             network=network,
         )
 
-    def _measured(self) -> dict[str, float]:
+    def measured(self) -> dict[str, float]:
+        """Return ranking or classification figures of the validation part."""
         sources, targets = self._towers(None, "train")
         if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
             score = inner_products(sources.cpu().numpy(), targets.cpu().numpy())
@@ -236,7 +268,7 @@ class GraphLinkTrainer(NetworkTrainer):
                 seed=self._seed,
                 epoch=epoch,
                 batch=batch,
-                threads=self._threads,
+                num_threads=self._threads,
             )
             edges = graph.layers_of(moved(sample, self._device), layers)
         with clock.stage("fetch"):
@@ -260,9 +292,6 @@ class GraphLinkTrainer(NetworkTrainer):
     ) -> Tensor:
         """Return the vectors of nodes that are among the seeds."""
         return vectors[node_type][tensor_on(np.searchsorted(seeds[node_type], nodes), self._device)]
-
-    def _batches_of_epoch(self) -> int:
-        return math.ceil(len(self.epoch_links) / self._config.batch_size)
 
     def _links_of(self, batch: int) -> NDArray[np.int64]:
         size = self._config.batch_size

@@ -302,7 +302,7 @@ class _HostArrays:
         }
 
     def rows(self, key: ArrayKey, index: Tensor) -> Tensor:
-        return torch.from_numpy(gather_rows(self._arrays[key].numpy(), index.numpy(), threads=1))
+        return torch.from_numpy(gather_rows(self._arrays[key].numpy(), index.numpy(), num_threads=1))
 
 
 def _side_by_side_of(count: int, width: int, vectors: Sequence[NDArray[Any]]) -> RowBlocks:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,31 +19,33 @@ from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.sample import DeviceGraph
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.import_path import import_by_path
-from graphbox.train.memory import table_below
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import node_data
 from graphbox.train.network.trained_network import Head, RowsOfTable, TrainedNetwork, network_shape
-from graphbox.train.optimization import Optimization
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
-from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
+from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
 __all__ = ["NetworkTrainer"]
 
 _ROW_SCALE = 0.1
-_START_STREAM, _BATCH_STREAM = 1, 2
 _PASS_BATCHES = 256
 """After so many, a device's memory gets what they read, where no loader sees to it."""
 
 
-class NetworkTrainer(Trainer):
-    """A graph network, its tables, and their optimization.
+Batch = TypeVar("Batch")
+
+
+class NetworkTrainer(TorchTrainer[Batch]):
+    """A graph network and its tables.
 
     Args:
         config: the model's section of the run file.
@@ -67,13 +67,15 @@ class NetworkTrainer(Trainer):
         metric: str,
         head: Head,
     ) -> None:
+        super().__init__(
+            assignment,
+            OptimizerSettings.of(config),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+            selection=Selection(metric, config.patience),
+        )
         self._config = config
-        self._metric = metric
         self._kept_head = head
-        self._seed = assignment.seed
-        self._threads = assignment.threads
-        self._clock = assignment.clock
-        self._device = assignment.device
         own = None
         if ":" in config.layer:
             own = import_by_path(config.layer, f"models.{assignment.name}.layer")
@@ -95,7 +97,6 @@ class NetworkTrainer(Trainer):
                     f"{', '.join(map(edge_type_text, self._graph.edge_types)) or 'none'}",
                     where=f"models.{assignment.name}.relations",
                 )
-        self._memory = assignment.memory
         self._tiered = self._open_tiers(assignment.name)
         self._data = node_data(
             self._view,
@@ -107,30 +108,17 @@ class NetworkTrainer(Trainer):
         )
         shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
         sizes = {name: data.sizes for name, data in self._data.items()}
-        with self._seeded():
+        with seeded(self._seed, START_STREAM, device=self._device):
             relations = self._graph.edge_types
             tables = self._memory.near(self._new_tables())
             network = GraphNetwork(shape, sizes, relations, tables, head.module(config))
-        self.network = network.to(self._device)
-        self._processes = assignment.processes
-        self._optimization = Optimization(
-            self.network, config, _parameter_groups(self.network, config), self._processes
-        )
+        self.network: GraphNetwork = network
+        self.set_network(network, partial(_parameter_groups, network, config))
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
         self._sampled: tuple[NetworkGraph, DeviceGraph | None] | None = None
         self._lists_stay_on_disk: bool | None = None  # once the graph is on the device
         self._batches_of_pass = 0
-
-    @property
-    def epochs(self) -> int:
-        """Most epochs."""
-        return self._config.epochs
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network computes."""
-        return self._device
 
     @property
     def sums_in_order(self) -> bool:
@@ -154,56 +142,26 @@ class NetworkTrainer(Trainer):
             found["sums"] = "in no fixed order, over the whole graph: equal runs agree to rounding"
         return found
 
-    @property
-    def selection(self) -> Selection:
-        """The model ends as it was at its best on the validation part."""
-        return Selection(self._metric, self._config.patience)
-
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch."""
-        self.network.train()
-        with self._seeded(epoch, batch, *self._processes.seeds()):
-            loss, count = self._loss(epoch, batch)
-            with self._clock.stage("compute"):
-                value = self._optimization.backward(loss)
-        if math.isfinite(value):  # the loop stops at any other, before anything takes it up
-            with self._clock.stage("push"):
-                self._optimization.step(self._done(epoch, batch))
+    def learnt(self, drawn: Batch) -> None:  # noqa: ARG002 - batches are only counted
+        """End a pass over a device's memory after some batches."""
         self._batches_of_pass += 1
         if self._batches_of_pass >= _PASS_BATCHES and not self._fetches_ahead:
             self._end_pass()
-        return value, count
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return figures of the validation part, every few epochs and after the last."""
+    def epoch_ends(self, epoch: int) -> None:  # noqa: ARG002 - each epoch alike
+        """End a pass over a device's memory."""
         if not self._fetches_ahead:
             self._end_pass()
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
-        self.network.eval()
-        with self._optimization.averaged(), torch.no_grad():
-            return self._measured()
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return parameters, buffers, optimizer state and moving averages by name."""
-        values = {f"model.{name}": value for name, value in self._values().items()}
-        return values | self._optimization.tensors()
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the rows of each node type that has a table."""
+        modules = {name: self.network.input_module(name).rows for name in self._graph.node_types}
+        return {name: rows for name, rows in modules.items() if rows is not None}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding table of each node type that has one."""
-        modules = {name: self.network.input_module(name) for name in self._graph.node_types}
-        rows = {name: module.rows for name, module in modules.items() if module.rows is not None}
-        return {name: table_below(each.table) for name, each in rows.items()}
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        with torch.no_grad():
-            for name, value in self._values().items():
-                value.copy_(dense[f"model.{name}"])
-        for name, table in self._memory.near(tables).items():
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        for name, table in tables.items():
             self.network.input_module(name).set_table(table)
-        rest = {name: value for name, value in dense.items() if not name.startswith("model.")}
-        self._optimization.restore(rest)
 
     # ------------------------------------------------------------------- what each kind does
 
@@ -211,18 +169,6 @@ class NetworkTrainer(Trainer):
     def _fetches_ahead(self) -> bool:
         """Whether a loader fetches features, and ends passes over them."""
         return False
-
-    @abstractmethod
-    def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
-        """Return the loss of a batch, and how many positives or nodes it is the mean of."""
-
-    @abstractmethod
-    def _measured(self) -> dict[str, float]:
-        """Return figures of the validation part; the network is in evaluation mode."""
-
-    @abstractmethod
-    def _batches_of_epoch(self) -> int:
-        """Return the number of batches of an epoch."""
 
     # --------------------------------------------------------------------------- for all
 
@@ -234,16 +180,18 @@ class NetworkTrainer(Trainer):
     ) -> dict[str, NDArray[np.float32]]:
         """Return the embeddings of nodes (None: of all) over a graph (None: as training sees it)."""
         graph = self._graph if view is None else self._graph_of(view)
-        return embed_graph(
-            self.network,
-            graph,
-            self._data,
-            nodes=nodes,
-            sampled=self._held_on_device(graph),
-            threads=self._threads,
-            # At the end rank 0 is alone with the trained model.
-            processes=self._processes if view is None else ALONE,
-        )
+        with self._memory.folder_for("vectors") as folder:
+            return embed_graph(
+                self.network,
+                graph,
+                self._data,
+                nodes=nodes,
+                folder=folder,
+                sampled=self._held_on_device(graph),
+                threads=self._threads,
+                # At the end rank 0 is alone with the trained model.
+                processes=self._processes if view is None else ALONE,
+            )
 
     def _graph_of(self, view: GraphView) -> NetworkGraph:
         """Return another view as networks see it."""
@@ -318,11 +266,6 @@ class NetworkTrainer(Trainer):
             self._whole = moved(self._graph.whole(), self._device)
         return self._all_inputs(), [self._whole] * self._config.layers
 
-    def _values(self) -> dict[str, Tensor]:
-        """Return parameters and buffers, such as the statistics of a normalization, by name."""
-        named = [*self.network.named_parameters(), *self.network.named_buffers()]
-        return {name: value.detach() for name, value in named}
-
     def _new_tables(self) -> dict[str, EmbeddingTable]:
         chosen = self._config.embeddings
         if chosen is None:
@@ -364,16 +307,6 @@ class NetworkTrainer(Trainer):
                 hint="give it `merge_relations: false`, or leave `memory.topology` out",
             )
         return self._memory.tiered(self._view)
-
-    def _done(self, epoch: int, batch: int) -> float:
-        return (epoch + batch / self._batches_of_epoch()) / self.epochs
-
-    @contextmanager
-    def _seeded(self, *batch: int) -> Iterator[None]:
-        """Let torch draw by the seed, and the batch if there is one, while the block runs."""
-        numbers = (self._seed, _BATCH_STREAM, *batch) if batch else (self._seed, _START_STREAM)
-        with seeded(*numbers, device=self._device):
-            yield
 
 
 def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:

@@ -72,7 +72,7 @@ class Neighborhoods:
             seed=self._seed,
             epoch=epoch,
             batch=batch,
-            threads=self._threads,
+            num_threads=self._threads,
         )
 
 
@@ -84,7 +84,7 @@ def neighbor_blocks(sample: HeteroSample[Tensor], seeds: int) -> dict[EdgeType, 
         seeds: how many there are.
     """
     blocks = {}
-    for relation, cols in sample.cols.items():  # which ascend: neighbours come seed by seed
+    for relation, cols in sample.col.items():  # which ascend: neighbours come seed by seed
         places = torch.arange(seeds + 1, device=cols.device)
-        blocks[relation] = NeighborBlock(sample.rows[relation], torch.searchsorted(cols, places))
+        blocks[relation] = NeighborBlock(sample.row[relation], torch.searchsorted(cols, places))
     return blocks

@@ -28,19 +28,11 @@ from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation
 from graphbox.sample.device_arrays import RowBlocks
-from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
+from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.batches_ahead import BatchesAhead
-from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
-from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import (
-    RunningAverage,
-    find_gradients,
-    set_learning_rates,
-    set_table_learning_rates,
-)
-from graphbox.train.processes import ALONE, TrainingProcesses
+from graphbox.train.optimization import OptimizerSettings, RunningAverage
 from graphbox.train.recommendation.candidates import (
     CandidateColumns,
     Candidates,
@@ -55,17 +47,18 @@ from graphbox.train.recommendation.sage_encoder import NeighborTables, SageEncod
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
-from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
+from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import StartingTrainer
-from graphbox.train.transfer import CPU, moved, tensor_on
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 
 __all__ = ["SageTrainer", "make_sage_trainer"]
 
 _FEATURE_PARTS = ("codes", "numbers")
+_BASE, _EPOCH_AVERAGE = "base.", "epoch_average."
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 
@@ -94,44 +87,29 @@ class _Drawn:
     sample: HeteroSample[Tensor]
 
 
-class SageTrainer(StartingTrainer):
+class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
     """See the module.
 
     Args:
-        view: the graph as training sees it.
-        split: the split of the task.
         config: the model's section of the run file.
-        seed: seed of every random choice.
-        k: length of the ranked lists in validation.
-        threads: threads of samplers and tables; those of torch are set elsewhere.
-        clock: measures the stages.
-        memory: where the tables are kept.
-        device: where vectors and logits are computed, and neighbours drawn where it has kernels for that.
-        processes: which train together, each on a slice of the queries of every batch.
+        assignment: what it is trained for, a task of kind ``recommend``.
 
     Raises:
-        UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
+        UsageError: the task is of another kind, a relation does not arrive at its node type, or a feature may
+            not be read.
         DataError: no pair of groups can be held out for training.
     """
 
-    def __init__(
-        self,
-        view: GraphView,
-        split: RecommendSplit,
-        config: SageConfig,
-        *,
-        seed: int,
-        k: int = 20,
-        threads: int | None = None,
-        clock: StageClock | None = None,
-        memory: TrainingMemory | None = None,
-        device: torch.device = CPU,
-        processes: TrainingProcesses = ALONE,
-    ) -> None:
-        self._processes = processes
-        self._memory = memory or TrainingMemory()
-        self._device = device
-        self._clock = clock or StageClock()
+    def __init__(self, config: SageConfig, assignment: Assignment) -> None:
+        split, task = assignment.split, assignment.task
+        if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
+            raise assignment.wrong_task(config)
+        super().__init__(
+            assignment,
+            OptimizerSettings(config, config.table_learning_rate, config.learning_rate),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+        )
         if not split.within_one_type:
             raise UsageError(
                 f"expected a task within one node type for a model of kind sage, received one from "
@@ -139,12 +117,10 @@ class SageTrainer(StartingTrainer):
                 where="task",
                 hint="models of kind lightgcn and matrix_factorization recommend nodes of another type",
             )
-        self._view = view.with_reverse_edges()
+        self._view = assignment.view.with_reverse_edges()
         self._split = split
         self._config = config
-        self._seed = seed
-        self._k = k
-        self._threads = threads
+        self._k = task.k
         self._node_type = split.node_type
         self._relations = _relations(self._view, split.node_type, config.relations)
         self._features = _features(self._view, split.node_type, config.features)
@@ -155,9 +131,8 @@ class SageTrainer(StartingTrainer):
                 for part, array in zip(_FEATURE_PARTS, (each.codes, each.numbers), strict=True)
             }
         )
-        self._rows: dict[str, TableEmbedding] = {}
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(self._seed)
             model = TwoTowerSAGE(
                 split.node_type,
                 self._relations,
@@ -165,17 +140,21 @@ class SageTrainer(StartingTrainer):
                 {name: table.sizes for name, table in self._features.items()},
                 initial_scale=config.initial_scale,
             )
-        self.model = model.to(device)
-        self._optimizer = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate)
         self._base: dict[str, Tensor] = {}
         self._average = RunningAverage()
         types = dict.fromkeys([split.node_type, *(relation[0] for relation in self._relations)])
-        self._set_tables(self._new_tables(list(types), config.initial_row_scale))
+        tables = self._new_tables(list(types), config.initial_row_scale)
+        self._rows = {
+            name: TableEmbedding(table).to(self._device) for name, table in self._memory.near(tables).items()
+        }
+        self._batches = BatchesAhead(self._draw, _keys, tables)
+        self.network: TwoTowerSAGE = model
+        self.set_network(model)
         self._positives = HeldOutLinks(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
         live = LiveRows.of_graph(self._view, split.target_type)
-        self._candidates = Candidates(degree, live, config.candidates, config.popularity_exponent, seed)
+        self._candidates = Candidates(degree, live, config.candidates, config.popularity_exponent, self._seed)
         self._columns = CandidateColumns(len(degree))
         self._degree = degree
         self._around: Neighborhoods | None = None
@@ -199,25 +178,17 @@ class SageTrainer(StartingTrainer):
                 size = rows.square().mean(dim=1, keepdim=True).sqrt()
                 self._base[name] = (rows * (scale / size.clamp(min=1e-12))).to(self._device)
         started = [name for name in self._rows if name in self._base]
-        self._set_tables(self.tables() | self._new_tables(started, 0.0))
+        self._optimization.release_tables()
+        self.set_tables(self._memory.near(self.tables() | self._new_tables(started, 0.0)))
+        self._optimization.set_tables(list(self._rows.values()))
 
     # ---------------------------------------------------------------------------- training
-
-    @property
-    def device(self) -> torch.device:
-        """Where vectors and logits are computed."""
-        return self._device
 
     def places(self) -> Mapping[str, str]:
         """Return where neighbours are drawn."""
         return {"sampling": self._memory.sampling_place([self._config.num_neighbors])}
 
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return self._config.epochs
-
-    def begin_epoch(self, epoch: int) -> int:
+    def open_epoch(self, epoch: int) -> int:
         """Hold out this epoch's pairs, and return the number of batches of queries."""
         self._batches.close()
         held_pairs, edges = self._positives.hold_out(
@@ -229,47 +200,38 @@ class SageTrainer(StartingTrainer):
         self._queries_of = np.bincount(edges[:, 1], minlength=len(self._degree))
         queries = np.unique(edges[:, 0])
         self._order = queries[permutation(len(queries), self._seed, epoch)]
-        return self._batches_of_epoch()
+        return math.ceil(len(queries) / self._config.batch_size)
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch of queries with all their positives of the epoch."""
-        self._set_learning_rates(epoch, batch)
-        with self._clock.stage("sample"):
-            drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
-            queries, candidates = drawn.queries, drawn.candidates
-            row, positive = self.epoch_positives.take(queries)
-            _, column = self._columns.among(candidates, row, positive)  # all of them are
-            linked = self._columns.among(candidates, *self._links.take(queries))
-            group = self._split.group
-            excluded = no_negatives(
-                (len(queries), len(candidates)),
-                (np.concatenate([row, linked[0]]), np.concatenate([column, linked[1]])),
-                self._device,
-                groups=(group[queries], group[candidates]),
-            )
+    def draw(self, epoch: int, batch: int) -> _Drawn:
+        """Return this process's part of a batch of queries, with the neighbourhoods of its nodes."""
+        return self._batches.take(epoch, batch, self._num_batches)
 
-        with self._clock.stage("compute"):
-            self.model.train()
-            query_vectors, some_vectors = self._encode(drawn, epoch, batch)
-            target_vectors = self._processes.gather_slices("candidates", some_vectors, len(candidates))
-            logits = self.model.logits(query_vectors, target_vectors)
-            asked = self._tensor(row)
-            # A positive is corrected as well: had it not been that of its query, it could have been drawn.
-            found = logits[asked, self._tensor(column)]
-            loss = info_nce(
-                found - self._log_probability(drawn.num_queries, positive, are_positive=True),
-                logits.masked_fill(excluded, -math.inf),
-                asked,
-                log_probability=self._log_probability(drawn.num_queries, candidates, are_positive=False),
-            )
-            loss = self._processes.share(loss, len(positive), drawn.num_positives)
-            value = find_gradients(loss, [self._optimizer, self._table_optimizer], self._processes)
-        if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
-            with self._clock.stage("push"):
-                self._processes.add_gradients(self.model.parameters())
-                self._optimizer.step()
-                self._table_optimizer.step()
-        return value, drawn.num_positives
+    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch, or this process's share of it."""
+        queries, candidates = drawn.queries, drawn.candidates
+        row, positive = self.epoch_positives.take(queries)
+        _, column = self._columns.among(candidates, row, positive)  # all of them are
+        linked = self._columns.among(candidates, *self._links.take(queries))
+        group = self._split.group
+        excluded = no_negatives(
+            (len(queries), len(candidates)),
+            (np.concatenate([row, linked[0]]), np.concatenate([column, linked[1]])),
+            self._device,
+            groups=(group[queries], group[candidates]),
+        )
+        query_vectors, some_vectors = self._encode(drawn, epoch, batch)
+        target_vectors = self._processes.gather_slices("candidates", some_vectors, len(candidates))
+        logits = self.network.logits(query_vectors, target_vectors)
+        asked = self._tensor(row)
+        # A positive is corrected as well: had it not been that of its query, it could have been drawn.
+        found = logits[asked, self._tensor(column)]
+        loss = info_nce(
+            found - self._log_probability(drawn.num_queries, positive, are_positive=True),
+            logits.masked_fill(excluded, -math.inf),
+            asked,
+            log_probability=self._log_probability(drawn.num_queries, candidates, are_positive=False),
+        )
+        return self._processes.share(loss, len(positive), drawn.num_positives), drawn.num_positives
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return queries and candidates of a batch, and the pairs that are its positives."""
@@ -278,15 +240,20 @@ class SageTrainer(StartingTrainer):
         pairs = np.stack([queries[row], positive], axis=1)
         return {"queries": queries, "candidates": candidates, "positives": pairs}
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return recall and ndcg on the validation fold, every few epochs and after the last."""
+    def epoch_ends(self, epoch: int) -> None:
+        """Add the state after an epoch to the average, and end a pass over a device's memory."""
         if epoch + 1 > self._config.average_after * self.epochs:
             rows = {f"rows.{name}": self._table_rows(name) for name in self._rows}
-            self._average.add(rows | self.model.state_dict(prefix="model."))
+            self._average.add(rows | self.network.state_dict(prefix="model."))
         if self._feature_rows is not None:
             self._feature_rows.end_pass()
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
+
+    def measures(self) -> bool:
+        """Return whether there is a validation part: always."""
+        return True
+
+    def measured(self) -> Mapping[str, float]:
+        """Return recall and ndcg on the validation part."""
         if self._validation is None:
             self._validation = ranking_queries(self._view, self._split, "validation")
         model, inputs = self._as_it_is()
@@ -299,28 +266,25 @@ class SageTrainer(StartingTrainer):
             processes=self._processes,
         )
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return parameters, optimizer state and the like by name."""
-        parts = {
-            "model.": self.model.state_dict(),
-            "optimizer.": optimizer_tensors(self._optimizer),
-            "base.": self._base,
-            "average.": self._average.state(),
-        }
+    def extra_state(self) -> dict[str, Tensor]:
+        """Return the rows that tables add to, and the average over epochs."""
+        parts = {_BASE: self._base, _EPOCH_AVERAGE: self._average.state()}
         return {prefix + name: value for prefix, part in parts.items() for name, value in part.items()}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding table of each node type."""
-        return {name: table_below(module.table) for name, module in self._rows.items()}
+    def restore_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`extra_state` returned."""
+        self._base = moved(_with_prefix(state, _BASE), self._device)
+        self._average.restore(_with_prefix(state, _EPOCH_AVERAGE), self._device)
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        self.model.load_state_dict(_with_prefix(dense, "model."))
-        restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
-        self._base = moved(_with_prefix(dense, "base."), self._device)
-        self._average.restore(_with_prefix(dense, "average."), self._device)
-        self._batches.close()
-        self._set_tables(dict(tables))
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the rows of each node type."""
+        return self._rows
+
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        for name, module in self._rows.items():
+            module.set_table(tables[name])
+        self._batches = BatchesAhead(self._draw, _keys, self.tables())
 
     def close(self) -> None:
         """End the reading of rows ahead."""
@@ -355,7 +319,7 @@ class SageTrainer(StartingTrainer):
     @torch.no_grad()
     def _as_it_is(self) -> tuple[TwoTowerSAGE, dict[str, Tensor]]:
         """Return the model in evaluation mode, and the input rows of all nodes by node type."""
-        model = copy.deepcopy(self.model).eval()
+        model = copy.deepcopy(self.network).eval()
         if self._average.count:
             model.load_state_dict(_with_prefix(self._average.mean, "model."))
             rows = _with_prefix(self._average.mean, "rows.")
@@ -421,9 +385,6 @@ class SageTrainer(StartingTrainer):
             threads=self._threads,
         )
 
-    def _batches_of_epoch(self) -> int:
-        return math.ceil(len(self._order) / self._config.batch_size)
-
     def _encode(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
         """Return the vectors of the slices of queries and candidates over one sample of neighbourhoods."""
         sample = drawn.sample
@@ -434,20 +395,21 @@ class SageTrainer(StartingTrainer):
                 if name in self._rows
             }
         inputs = {
-            name: self._input_rows(self.model, name, sample.nodes[name], each) for name, each in rows.items()
+            name: self._input_rows(self.network, name, sample.nodes[name], each)
+            for name, each in rows.items()
         }
         around = moved(neighbor_blocks(sample, drawn.seeds), self._device)
-        aggregated = self.model.aggregate(inputs, around)
+        aggregated = self.network.aggregate(inputs, around)
         own = inputs[self._node_type]  # of the seeds, which come first, and of others
         asked = len(drawn.queries)
         queries, targets = self._tensor(drawn.place[:asked]), self._tensor(drawn.place[asked:])
         generator = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM])
         keep = generator.random(drawn.num_queries)[drawn.of_queries] >= self._config.own_row_dropout
-        query_vectors = self.model.query(
+        query_vectors = self.network.query(
             own.index_select(0, queries) * self._tensor(keep.astype(np.float32))[:, None],
             [each.index_select(0, queries) for each in aggregated],
         )
-        target_vectors = self.model.target(
+        target_vectors = self.network.target(
             own.index_select(0, targets), [each.index_select(0, targets) for each in aggregated]
         )
         return query_vectors, target_vectors
@@ -476,17 +438,6 @@ class SageTrainer(StartingTrainer):
             init_scale=scale,
             threads=self._threads,
         )
-
-    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        near = self._memory.near(tables)
-        self._rows = {name: TableEmbedding(table).to(self._device) for name, table in near.items()}
-        self._table_optimizer = TableOptimizer(*self._rows.values())
-        self._batches = BatchesAhead(self._draw, _keys, tables)
-
-    def _set_learning_rates(self, epoch: int, batch: int) -> None:
-        done = (epoch + batch / self._batches_of_epoch()) / self.epochs
-        set_learning_rates(self._optimizer, self._config, self._config.learning_rate, done)
-        set_table_learning_rates(self.tables().values(), self._config, self._config.table_learning_rate, done)
 
 
 def _relations(view: GraphView, node_type: str, chosen: Sequence[EdgeType]) -> list[EdgeType]:
@@ -524,32 +475,17 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     Raises:
         UsageError: the model has no task of kind recommend.
     """
-    split, task = assignment.split, assignment.task
-    if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
-        raise assignment.wrong_task(config)
-    view, seed, threads, clock = assignment.view, assignment.seed, assignment.threads, assignment.clock
-    trainer = SageTrainer(
-        view,
-        split,
-        config,
-        seed=seed,
-        k=task.k,
-        threads=threads,
-        clock=clock,
-        memory=assignment.memory,
-        device=assignment.device,
-        processes=assignment.processes,
-    )
+    trainer = SageTrainer(config, assignment)
     if config.pretrain is None:
         return trainer
     assignment.memory.release()  # the rows are there again when they start from what is learnt first
     first = make_metapath_trainer(
-        view,
+        assignment.view,
         config.pretrain,
         dim=config.dim,
-        seed=seed,
-        threads=threads,
-        clock=clock,
+        seed=assignment.seed,
+        threads=assignment.threads,
+        clock=assignment.clock,
         memory=assignment.memory,
         device=assignment.kernel_device,
     )

@@ -26,26 +26,23 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import RankingQueries
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
-from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
+from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
-from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import find_gradients, set_table_learning_rates
-from graphbox.train.processes import ALONE, TrainingProcesses
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import CandidateColumns, Candidates, Cells, no_negatives
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of
-from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
+from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import Trainer
-from graphbox.train.transfer import CPU, tensor_on
+from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["RecommendationTrainer", "make_recommendation_trainer"]
+__all__ = ["RecommendationTrainer"]
 
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""
@@ -92,45 +89,29 @@ class _Part:
     excluded: Cells
 
 
-class RecommendationTrainer(Trainer):
+class RecommendationTrainer(TorchTrainer[_Part]):
     """See the module.
 
     Args:
-        view: the graph as training sees it.
-        split: the split of the task.
         config: the model's section of the run file.
-        seed: seed of every random choice.
-        k: length of the ranked lists in validation.
-        threads: threads of samplers and tables; those of torch are set elsewhere.
-        clock: measures the stages.
-        memory: where the tables are kept.
-        device: where vectors and logits are computed.
-        processes: which train together, each on a slice of the queries of every batch.
+        assignment: what it is trained for, a task of kind ``recommend``.
 
     Raises:
+        UsageError: the task is of another kind.
         DataError: there are no answers to learn from.
     """
 
-    def __init__(
-        self,
-        view: GraphView,
-        split: RecommendSplit,
-        config: LightGCNConfig | MatrixFactorizationConfig,
-        *,
-        seed: int,
-        k: int = 20,
-        threads: int | None = None,
-        clock: StageClock | None = None,
-        memory: TrainingMemory | None = None,
-        device: torch.device = CPU,
-        processes: TrainingProcesses = ALONE,
-    ) -> None:
-        self._processes = processes
-        self._memory = memory or TrainingMemory()
-        self._device = device
-        self._clock = clock or StageClock()
-        self._view, self._split, self._config = view, split, config
-        self._seed, self._k, self._threads = seed, k, threads
+    def __init__(self, config: LightGCNConfig | MatrixFactorizationConfig, assignment: Assignment) -> None:
+        split, task, view = assignment.split, assignment.task, assignment.view
+        if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
+            raise assignment.wrong_task(config)
+        super().__init__(
+            assignment,
+            OptimizerSettings(config, config.learning_rate),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+        )
+        self._view, self._split, self._config, self._k = view, split, config, task.k
         self.answers = known_answers(view, split)
         if not self.answers.nnz:
             raise DataError(
@@ -140,7 +121,9 @@ class RecommendationTrainer(Trainer):
         self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
         exponent = config.popularity_exponent
         live = LiveRows.of_graph(view, split.target_type)
-        self._candidates = Candidates(self._degree, live, config.candidates, exponent, seed, device)
+        self._candidates = Candidates(
+            self._degree, live, config.candidates, exponent, self._seed, self._device
+        )
         self._columns = CandidateColumns(len(self._degree))
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - live.select(log_degree).mean())
@@ -150,50 +133,42 @@ class RecommendationTrainer(Trainer):
         self._order = self._active
         self._validation: RankingQueries | None = None
         sides = (_QUERIES,) if split.within_one_type else (_QUERIES, _TARGETS)
-        self._set_tables(self._new_tables(sides))
-
-    @property
-    def device(self) -> torch.device:
-        """Where vectors and logits are computed."""
-        return self._device
+        tables = self._new_tables(sides)
+        self._rows = {name: TableEmbedding(table) for name, table in self._memory.near(tables).items()}
+        self._batches = BatchesAhead(self._draw, self._keys, tables)
+        queries = self._rows[_QUERIES]
+        targets = self._rows.get(_TARGETS, queries)
+        network: LightGCN | MatrixFactorization = MatrixFactorization(
+            queries, targets, self.answers.shape, self._device
+        )
+        if isinstance(config, LightGCNConfig):
+            network = LightGCN(queries, targets, self.answers, config.layers, self._device)
+        self.network: LightGCN | MatrixFactorization = network
+        self.set_network(network)
 
     # ---------------------------------------------------------------------------- training
 
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return self._config.epochs
-
-    def begin_epoch(self, epoch: int) -> int:
-        """Put the queries in a new order and return the number of batches."""
+    def open_epoch(self, epoch: int) -> int:
+        """Shuffle the queries and return the number of batches."""
         self._order = self._active[permutation(len(self._active), self._seed, epoch)]
         self._batches.close()
-        return self._batches_of_epoch()
+        return math.ceil(len(self._order) / self._config.batch_size)
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch of queries with all their answers."""
-        self._set_learning_rate(epoch, batch)
-        with self._clock.stage("sample"):
-            drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
-            part = self._part(drawn)
-        with self._clock.stage("compute"):
-            value = find_gradients(self._loss(part, epoch, batch), [self._optimizer], self._processes)
-        if math.isfinite(value):  # the loop stops at any other, before rows take it up
-            with self._clock.stage("push"):
-                self._optimizer.step()
-        return value, part.num_answers
+    def draw(self, epoch: int, batch: int) -> _Part:
+        """Return this process's part of a batch of queries with all their answers."""
+        return self._part(self._batches.take(epoch, batch, self._num_batches))
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the queries, their answers and the drawn candidates of a batch."""
         queries, known, drawn = self._draw(epoch, batch)
         return {"queries": queries, "offsets": known.indptr, "answers": known.indices, "candidates": drawn}
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return recall and ndcg on the validation fold, every few epochs and after the last."""
-        if self._config.sees_validation:
-            return {}
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
+    def measures(self) -> bool:
+        """Return whether the validation part is held out."""
+        return not self._config.sees_validation
+
+    def measured(self) -> Mapping[str, float]:
+        """Return recall and ndcg on the validation part."""
         if self._validation is None:
             queries = ranking_queries(self._view, self._split, "validation")
             self._validation = queries.sample(_VALIDATION_QUERIES, self._seed)
@@ -202,18 +177,15 @@ class RecommendationTrainer(Trainer):
             score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes
         )
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return no parameters: the model has rows alone."""
-        return {}
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the rows of queries and candidates."""
+        return self._rows
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding tables of queries and candidates."""
-        return {name: table_below(module.table) for name, module in self._rows.items()}
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
-        """Take up the state that :meth:`tables` returned."""
-        self._batches.close()
-        self._set_tables(dict(tables))
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        for name, module in self._rows.items():
+            module.set_table(tables[name])
+        self._batches = BatchesAhead(self._draw, self._keys, self.tables())
 
     def close(self) -> None:
         """End the reading of rows ahead."""
@@ -256,15 +228,12 @@ class RecommendationTrainer(Trainer):
     @torch.no_grad()
     def _vectors(self) -> tuple[Tensor, Tensor]:
         """Return the vectors of all queries and of all candidates, where they are computed."""
-        self.model.eval()
-        query, target = (functional.normalize(each, dim=1) for each in self.model.all_vectors())
+        self.network.eval()
+        query, target = (functional.normalize(each, dim=1) for each in self.network.all_vectors())
         if self._config.popularity:
             query = torch.cat([query, torch.ones(len(query), 1, device=query.device)], dim=1)
             target = torch.cat([target, self.temperature * self._bias[:, None]], dim=1)
         return query, target
-
-    def _batches_of_epoch(self) -> int:
-        return math.ceil(len(self._order) / self._config.batch_size)
 
     def _part(self, drawn: Drawn) -> _Part:
         """Return what this process learns of a batch: a slice of its queries."""
@@ -290,18 +259,17 @@ class RecommendationTrainer(Trainer):
             excluded,
         )
 
-    def _loss(self, part: _Part, epoch: int, batch: int) -> Tensor:
-        """Return the loss of a batch, or of several processes the share of this one's queries.
+    def loss(self, drawn: _Part, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch, or this process's share of it.
 
-        Candidates are those of all queries: each process looks a slice of them up, and all get their vectors.
+        Each process looks up a slice of the candidates, and all processes get their vectors.
         """
-        processes = self._processes
+        part, processes = drawn, self._processes
         row, positive, candidates = (self._tensor(each) for each in (part.row, part.answers, part.candidates))
         of_candidates = processes.slice_of(len(candidates))
-        self.model.train()
         query, answer, some = (
             functional.normalize(each, dim=1)
-            for each in self.model(self._tensor(part.queries), positive, candidates[of_candidates])
+            for each in self.network(self._tensor(part.queries), positive, candidates[of_candidates])
         )
         negative = processes.gather_slices("candidates", some, len(candidates))
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
@@ -311,7 +279,7 @@ class RecommendationTrainer(Trainer):
         loss = self._answer_loss(found, against, part, epoch, batch)
         if self._config.contrast:
             loss = loss + self._config.contrast * self._contrast(query, negative, part, epoch, batch)
-        return loss
+        return loss, part.num_answers
 
     def _answer_loss(self, found: Tensor, against: Tensor, part: _Part, epoch: int, batch: int) -> Tensor:
         """Return the loss of answers.
@@ -380,23 +348,6 @@ class RecommendationTrainer(Trainer):
             threads=self._threads,
         )
 
-    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        self._rows = {name: TableEmbedding(table) for name, table in self._memory.near(tables).items()}
-        self._batches = BatchesAhead(self._draw, self._keys, tables)
-        queries = self._rows[_QUERIES]
-        targets = self._rows.get(_TARGETS, queries)
-        if isinstance(self._config, LightGCNConfig):
-            self.model: LightGCN | MatrixFactorization = LightGCN(
-                queries, targets, self.answers, self._config.layers, self._device
-            )
-        else:
-            self.model = MatrixFactorization(queries, targets, self.answers.shape, self._device)
-        self._optimizer = TableOptimizer(self.model)
-
-    def _set_learning_rate(self, epoch: int, batch: int) -> None:
-        done = (epoch + batch / self._batches_of_epoch()) / self.epochs
-        set_table_learning_rates(self.tables().values(), self._config, self._config.learning_rate, done)
-
 
 def _temperature(answers: sp.csr_array) -> float:
     """Return the temperature for answers of a density: the fewer there are, the softer the softmax.
@@ -406,28 +357,3 @@ def _temperature(answers: sp.csr_array) -> float:
     nodes = np.count_nonzero(np.diff(answers.indptr)) + len(np.unique(answers.indices))
     by_density = _TEMPERATURE_BY_DENSITY * nodes / answers.nnz
     return float(np.clip(by_density, _LEAST_TEMPERATURE, _LARGEST_TEMPERATURE))
-
-
-def make_recommendation_trainer(
-    config: LightGCNConfig | MatrixFactorizationConfig, assignment: Assignment
-) -> RecommendationTrainer:
-    """Return the trainer of a section of kind ``lightgcn`` or ``matrix_factorization``.
-
-    Raises:
-        UsageError: the model has no task of kind recommend.
-    """
-    split, task = assignment.split, assignment.task
-    if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
-        raise assignment.wrong_task(config)
-    return RecommendationTrainer(
-        assignment.view,
-        split,
-        config,
-        seed=assignment.seed,
-        k=task.k,
-        threads=assignment.threads,
-        clock=assignment.clock,
-        memory=assignment.memory,
-        device=assignment.device,
-        processes=assignment.processes,
-    )

@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.config import MatrixFactorizationConfig, RecommendTaskConfig
+from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import bpr, info_nce
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.registry import Assignment
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
+from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["StreamingFactorization", "make_streaming_factorization"]
+__all__ = ["StreamingFactorization"]
 
 _QUERIES, _TARGETS = "queries", "targets"
 _TEMPERATURE = 0.1
@@ -61,7 +65,22 @@ class _Open:
         self.batches = math.ceil(len(self.active) / config.batch_size)
 
 
-class StreamingFactorization(StreamingTrainer):
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A batch of a chunk's queries.
+
+    Attributes:
+        queries: int64 [queries].
+        known: 0/1 [queries, candidates], their new answers.
+        candidates: int64 [candidates], drawn for the batch, ascending.
+    """
+
+    queries: NDArray[np.int64]
+    known: sp.csr_array
+    candidates: NDArray[np.int64]
+
+
+class StreamingFactorization(TorchTrainer[_Drawn], StreamingTrainer):
     """See the module.
 
     A chunk is scored by its new edges as positives, beside as many non-edges: for each, the same query with a
@@ -69,31 +88,28 @@ class StreamingFactorization(StreamingTrainer):
 
     Args:
         config: the model's section of the run file; ``epochs`` are passes over each chunk.
-        task: the section of its task.
-        assignment: what it is trained for.
+        assignment: what it is trained for, a task of kind ``recommend``.
 
     Raises:
-        UsageError: the graph lacks an edge type of the task.
+        UsageError: the task is of another kind, or the graph lacks its node types.
     """
 
-    def __init__(
-        self, config: MatrixFactorizationConfig, task: RecommendTaskConfig, assignment: Assignment
-    ) -> None:
-        self._config, self._task, self._assignment = config, task, assignment
-        self._seed, self._clock = assignment.seed, assignment.clock
-        self._device = assignment.device
+    def __init__(self, config: MatrixFactorizationConfig, assignment: Assignment) -> None:
+        self._task = _checked_task(config, assignment)
+        super().__init__(
+            assignment, OptimizerSettings(LearningRateSchedule(), config.learning_rate), epochs=0
+        )
+        self._config, self._assignment = config, assignment
+        task = self._task
         self._temperature = config.temperature or _TEMPERATURE
         self._edge_types: list[EdgeType] = [
             (task.node_type, relation, task.candidate_type) for relation in task.relations
         ]
         self._open: _Open | None = None
         sides = (_QUERIES,) if task.node_type == task.candidate_type else (_QUERIES, _TARGETS)
-        self._set_tables({name: self._new_table(number) for number, name in enumerate(sides)})
-
-    @property
-    def device(self) -> torch.device:
-        """Where logits are computed."""
-        return self._device
+        near = self._memory.near({name: self._new_table(number) for number, name in enumerate(sides)})
+        self._rows = {name: TableEmbedding(table) for name, table in near.items()}
+        self.set_network(nn.ModuleList(self._rows.values()))
 
     # Scoring
 
@@ -122,6 +138,14 @@ class StreamingFactorization(StreamingTrainer):
 
     # Learning
 
+    def open_epoch(self, epoch: int) -> int:
+        """Reject an epoch over a whole graph: chunks are learnt."""
+        return StreamingTrainer.begin_epoch(self, epoch)
+
+    def done(self, epoch: int, batch: int) -> float:  # noqa: ARG002 - a stream has no end
+        """Return no share: the learning rate stays."""
+        return 0.0
+
     def open_chunk(self, chunk: Chunk) -> int:
         """Take the chunk's answers and return the number of batches of all passes over it."""
         pairs = self._pairs(chunk)
@@ -136,52 +160,51 @@ class StreamingFactorization(StreamingTrainer):
         self._open = _Open(answers, self._degree(view), live, self._config, self._seed, self._device)
         return self._open.batches * self._config.epochs
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch of the chunk's queries with all their new answers."""
-        with self._clock.stage("sample"):
-            queries, known, drawn = self._draw(epoch, batch)
+    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch of the chunk's queries with all their new answers."""
+        queries, known = drawn.queries, drawn.known
         chunk = self._opened()
         row = self._tensor(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
         positive = self._tensor(known.indices.astype(np.int64))
-        candidates = self._tensor(drawn)
+        candidates = self._tensor(drawn.candidates)
         with self._clock.stage("fetch"):
-            asked = (self._tensor(queries), positive, candidates)
-            query, answer, negative = (
-                functional.normalize(rows(keys), dim=1)
-                for rows, keys in zip((*self._modules, self._modules[1]), asked, strict=True)
+            of_queries = self._rows[_QUERIES]
+            of_targets = self._rows.get(_TARGETS, of_queries)
+            query = functional.normalize(of_queries(self._tensor(queries)), dim=1)
+            answer, negative = (
+                functional.normalize(of_targets(each), dim=1) for each in (positive, candidates)
             )
-        with self._clock.stage("compute"):
-            found = (query[row] * answer).sum(dim=1) / self._temperature + chunk.bias[positive]
-            against = torch.addmm(chunk.bias[candidates], query, negative.T, alpha=1.0 / self._temperature)
-            against = against.masked_fill(self._excluded(queries, known, drawn), -torch.inf)
-            if self._config.loss == "bpr":
-                one = self._generator(epoch, batch).integers(0, len(drawn), len(row))
-                loss = bpr(found, against[row, self._tensor(one)][:, None])
-            else:
-                loss = info_nce(
-                    found, against, row, log_probability=chunk.candidates.log_probability[candidates]
-                )
-            value = loss.item()
-            if math.isfinite(value):  # the loop stops at any other, before rows take it up
-                loss.backward()  # type: ignore[no-untyped-call]
-        return value, len(positive)
+        found = (query[row] * answer).sum(dim=1) / self._temperature + chunk.bias[positive]
+        against = torch.addmm(chunk.bias[candidates], query, negative.T, alpha=1.0 / self._temperature)
+        against = against.masked_fill(self._excluded(queries, known, drawn.candidates), -torch.inf)
+        if self._config.loss == "bpr":
+            one = self._generator(epoch, batch).integers(0, len(candidates), len(row))
+            return bpr(found, against[row, self._tensor(one)][:, None]), len(positive)
+        log_probability = chunk.candidates.log_probability[candidates]
+        return info_nce(found, against, row, log_probability=log_probability), len(positive)
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the queries, their answers and the drawn candidates of a batch."""
-        queries, known, drawn = self._draw(epoch, batch)
-        return {"queries": queries, "offsets": known.indptr, "answers": known.indices, "candidates": drawn}
+        drawn = self.draw(epoch, batch)
+        known = drawn.known
+        return {
+            "queries": drawn.queries,
+            "offsets": known.indptr,
+            "answers": known.indices,
+            "candidates": drawn.candidates,
+        }
 
-    def _draw(self, number: int, batch: int) -> tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]:
-        """Return the queries of a batch, their answers, and the candidates drawn for it, ascending."""
+    def draw(self, epoch: int, batch: int) -> _Drawn:
+        """Return the queries of a batch of a chunk, their answers, and the candidates drawn for it."""
         chunk, size = self._opened(), self._config.batch_size
         in_pass = batch // chunk.batches
         order = chunk.active[
-            permutation(len(chunk.active), self._seed, number * self._config.epochs + in_pass)
+            permutation(len(chunk.active), self._seed, epoch * self._config.epochs + in_pass)
         ]
         start = batch % chunk.batches * size
         queries = order[start : start + size]
-        drawn = chunk.candidates.draw(number, batch, self._assignment.threads)
-        return queries, sp.csr_array(chunk.answers[queries]), drawn
+        drawn = chunk.candidates.draw(epoch, batch, self._threads)
+        return _Drawn(queries, sp.csr_array(chunk.answers[queries]), drawn)
 
     def _excluded(
         self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]
@@ -204,22 +227,19 @@ class StreamingFactorization(StreamingTrainer):
 
     # State
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return no parameters: the model has rows alone."""
-        return {}
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the rows of queries and candidates."""
+        return self._rows
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding tables of queries and candidates."""
-        return dict(self._tables)
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables."""
+        for name, module in self._rows.items():
+            module.set_table(tables[name])
 
     def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:
         """Return the keys of the rows of nodes by table."""
         types = {_QUERIES: self._task.node_type, _TARGETS: self._task.candidate_type}
-        return {name: nodes[types[name]] for name in self._tables if types[name] in nodes}
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
-        """Take up the state that :meth:`tables` returned."""
-        self._set_tables(dict(tables))
+        return {name: nodes[types[name]] for name in self._rows if types[name] in nodes}
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the vectors of all queries and candidates, ranked by their inner product."""
@@ -244,16 +264,11 @@ class StreamingFactorization(StreamingTrainer):
             target=target.numpy(),
         )
 
-    def _set_tables(self, tables: dict[str, EmbeddingTable]) -> None:
-        self._tables = tables
-        near = self._assignment.memory.near(tables)
-        sides = near[_QUERIES], near.get(_TARGETS, near[_QUERIES])
-        self._modules = tuple(TableEmbedding(table).to(self._device) for table in sides)
-
     def _sides(self) -> tuple[EmbeddingTable, EmbeddingTable]:
         """Return the tables of queries and of candidates, which are one where they are of one type."""
-        queries = self._tables[_QUERIES]
-        return queries, self._tables.get(_TARGETS, queries)
+        tables = self.tables()
+        queries = tables[_QUERIES]
+        return queries, tables.get(_TARGETS, queries)
 
     def _new_table(self, number: int) -> EmbeddingTable:
         config = self._config
@@ -301,13 +316,11 @@ def _bias(degree: NDArray[np.int64], popularity: float) -> Tensor:
     return torch.from_numpy((popularity * np.log(np.maximum(degree, 0.5))).astype(np.float32))
 
 
-def make_streaming_factorization(
-    config: MatrixFactorizationConfig, assignment: Assignment
-) -> StreamingFactorization:
-    """Return the trainer of a section of kind ``matrix_factorization`` that learns from a stream.
+def _checked_task(config: MatrixFactorizationConfig, assignment: Assignment) -> RecommendTaskConfig:
+    """Return the task of an assignment.
 
     Raises:
-        UsageError: the model has no task of kind recommend, or the graph has no such node types.
+        UsageError: it is of another kind than recommend, or the graph lacks its node types.
     """
     task = assignment.task
     if not isinstance(task, RecommendTaskConfig):
@@ -330,4 +343,4 @@ def make_streaming_factorization(
                 where=f"tasks.{config.task}.relations",
                 hint=f"{edge_type_text(edge_type)} holds the edges of another edge type: name that",
             )
-    return StreamingFactorization(config, task, assignment)
+    return task

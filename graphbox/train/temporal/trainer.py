@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,39 +16,53 @@ from graphbox.errors import DataError, UsageError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import binary_report
-from graphbox.models.temporal import TemporalLinkScorer
+from graphbox.models.temporal import PairInputs, TemporalLinkScorer
 from graphbox.native import seed_number
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import sigmoid
-from graphbox.train.memory import table_below
-from graphbox.train.optimization import Optimization
+from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import FOLDS, LinkPart, LinkSplit, Split
 from graphbox.train.temporal.event_memory import EventMemory, Events
+from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
-__all__ = ["TemporalTrainer", "make_temporal_trainer"]
+__all__ = ["TemporalTrainer"]
 
 _METRIC = "validation_average_precision"
 _ROW_SCALE = 0.1
 _VECTORS_PER_CALL = 4096
 _MEMORY, _MODEL, _EPOCH = "memory.", "model.", "epoch"
 _ROWS = "rows"
-_DRAWN, _START, _SCORED, _DROPOUT = 0, 1, 2, 3
-"""Parts of the keys of random draws: negatives, parameters at the start, negatives of what is scored only,
-dropout. Zeros at the end of a key count as nothing, so the start shares its part with no batch."""
+_DRAWN, _SCORED = 0, 2
+"""Purposes of negatives: those that are learnt from, and those of what is only scored."""
 _TEST_BATCH = 1 << 30
 """Number of the first batch of the test part among those that are learnt after the last epoch, which begin
 with the validation part: far beyond its last."""
 
 
-class TemporalTrainer(StreamingTrainer):
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """A batch of events.
+
+    Attributes:
+        events: the events.
+        inputs: what the network reads of their pairs, then of those with negatives.
+        negatives: how many negatives each event has.
+    """
+
+    events: Events
+    inputs: PairInputs
+    negatives: int
+
+
+class TemporalTrainer(TorchTrainer[_Drawn], StreamingTrainer):
     """See the module.
 
     A batch changes first the parameters, then the memory; so a score knows the events before its batch
@@ -65,11 +79,16 @@ class TemporalTrainer(StreamingTrainer):
     """
 
     def __init__(self, config: TemporalConfig, assignment: Assignment) -> None:
-        self._config = config
-        self._name = assignment.name
-        self._seed = seed_number(assignment.seed)
-        self._clock = assignment.clock
         self._split = _checked_split(assignment.split, assignment)
+        super().__init__(
+            assignment,
+            OptimizerSettings.of(config),
+            epochs=config.epochs,
+            validate_every=config.validate_every,
+            selection=None if self._split is None else Selection(_METRIC, config.patience),
+        )
+        self._config = config
+        self._seed = seed_number(assignment.seed)
         self._view = assignment.view
         self._edge_types = _chosen_edge_types(config, assignment)
         source_type, _, target_type = self._edge_types[0]
@@ -80,8 +99,7 @@ class TemporalTrainer(StreamingTrainer):
             task.events_per_batch if isinstance(task, PredictLinksTaskConfig) else config.batch_size
         )
         self._epoch = -1
-        self._memory = self._new_memory()
-        self._place = assignment.memory
+        self._events_so_far = self._new_memory()
         table = None
         if config.row_dim:
             table = EmbeddingTable(
@@ -92,58 +110,59 @@ class TemporalTrainer(StreamingTrainer):
                 seed=self._seed,
                 threads=assignment.threads,
             )
-            table = self._place.near({_ROWS: table})[_ROWS]
-        with seeded(self._seed, _START):
+            table = self._memory.near({_ROWS: table})[_ROWS]
+        with seeded(self._seed, START_STREAM):
             network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
-        self._device = assignment.device
-        self.network = network.to(self._device)
-        groups = [(list(self.network.parameters()), 0.0)]
-        self._optimization = Optimization(self.network, config, groups)
+        self.network: TemporalLinkScorer = network
+        self.set_network(network)
         self._events: Events | None = None
         self._is_streamed = False
 
-    @property
-    def device(self) -> torch.device:
-        """Where the network computes; the memory of events is on the host."""
-        return self._device
-
     # -------------------------------------------------------------------------- in epochs
 
-    @property
-    def epochs(self) -> int:
-        """Most passes over the events."""
-        return self._config.epochs
-
-    @property
-    def selection(self) -> Selection | None:
-        """With a task: the model ends as it was at its best on the validation part."""
-        return None if self._split is None else Selection(_METRIC, self._config.patience)
-
-    def begin_epoch(self, epoch: int) -> int:
+    def open_epoch(self, epoch: int) -> int:
         """Forget all events, unless the epoch has begun before, and return the number of batches."""
         if epoch != self._epoch:
-            self._memory, self._epoch = self._new_memory(), epoch
+            self._events_so_far, self._epoch = self._new_memory(), epoch
         return -(-len(self._training_events()) // self._config.batch_size)
 
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Learn a batch of events, then remember them."""
-        events = self._batch(batch)
-        # A chunk is learnt once, at the learning rate at which epochs end.
-        batches = max(-(-len(self._training_events()) // self._config.batch_size), 1)
-        done = 1.0 if self._is_streamed else (epoch + batch / batches) / self.epochs
-        return self._learn(events, (epoch, batch), done), len(events)
+    def done(self, epoch: int, batch: int) -> float:
+        """Return the share of the training that is over; a chunk is learnt at the rate of its end."""
+        return 1.0 if self._is_streamed else super().done(epoch, batch)
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+    def draw(self, epoch: int, batch: int) -> _Drawn:
+        """Return a batch of events beside drawn negatives."""
+        return self._drawn(self._batch(batch), (epoch, batch))
+
+    def _drawn(self, events: Events, key: tuple[int, int]) -> _Drawn:
+        negatives = self._draw(events, (_DRAWN, *key))
+        repeated = np.repeat(np.arange(len(events)), negatives.shape[1])
+        inputs = self._events_so_far.inputs(
+            np.concatenate([events.source, events.source[repeated]]),
+            np.concatenate([events.target, negatives.ravel()]),
+            np.concatenate([events.time, events.time[repeated]]),
+        )
+        return _Drawn(events, inputs, negatives.shape[1])
+
+    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:  # noqa: ARG002
+        """Return the logistic loss of a batch's events and negatives."""
+        count = len(drawn.events)
+        logits = self.network(moved(drawn.inputs, self._device))
+        positive, negative = logits[:count], logits[count:]
+        return sigmoid(positive, negative.view(count, -1), 1.0 / drawn.negatives), count
+
+    def learnt(self, drawn: _Drawn) -> None:
+        """Remember the events of a batch."""
+        self._remember(drawn.events)
+
+    def measured(self) -> dict[str, float]:
         """Return figures of the validation part, of which the memory learns as it goes by."""
-        if self._split is None:
-            return {}
-        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
-            return {}
-        memory = self._memory
-        self._memory = EventMemory.restore(memory.tensors())
+        assert self._split is not None  # noqa: S101 - without one nothing is measured
+        memory = self._events_so_far
+        self._events_so_far = EventMemory.restore(memory.tensors())
         part = self._split.part("validation")
         positive, negative = self._pass(part, learn=False)
-        self._memory = memory
+        self._events_so_far = memory
         labels = np.repeat([True, False], [len(positive), len(negative)])
         report = binary_report(labels, np.concatenate([positive, negative]))
         return {_METRIC: report["average_precision"], "validation_auc": report["auc"]}
@@ -177,36 +196,31 @@ class TemporalTrainer(StreamingTrainer):
 
     # ------------------------------------------------------------------------------ state
 
-    def dense(self) -> dict[str, Tensor]:
-        """Return parameters, optimizer state and memory by name."""
-        state = {_MODEL + name: value.detach() for name, value in self.network.named_parameters()}
-        state |= {_MEMORY + name: value for name, value in self._memory.tensors().items()}
-        return {**state, _EPOCH: torch.tensor(self._epoch), **self._optimization.tensors()}
+    def extra_state(self) -> dict[str, Tensor]:
+        """Return the events so far, and the epoch that they are of."""
+        events = {_MEMORY + name: value for name, value in self._events_so_far.tensors().items()}
+        return {**events, _EPOCH: torch.tensor(self._epoch)}
+
+    def restore_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the events so far."""
+        self._events_so_far = EventMemory.restore(
+            {name.removeprefix(_MEMORY): value for name, value in state.items() if name.startswith(_MEMORY)}
+        )
+        self._epoch = int(state[_EPOCH])
 
     def served_parameters(self) -> dict[str, Tensor]:
         """Return the network's parameters, or their moving averages; not what nodes did last."""
         with self._optimization.averaged():
             return {_MODEL + name: value.detach().clone() for name, value in self.network.named_parameters()}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the table of rows, if there is one."""
-        rows = self.network.rows
-        return {} if rows is None else {_ROWS: table_below(rows.table)}
+    def table_modules(self) -> dict[str, TableEmbedding]:
+        """Return the lookup of rows, if there is a table."""
+        return {} if self.network.rows is None else {_ROWS: self.network.rows}
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        with torch.no_grad():
-            for name, value in self.network.named_parameters():
-                value.copy_(dense[_MODEL + name])
-        if self.network.rows is not None:
-            self.network.set_table(self._place.near({_ROWS: tables[_ROWS]})[_ROWS])
-        self._memory = EventMemory.restore(
-            {name.removeprefix(_MEMORY): value for name, value in dense.items() if name.startswith(_MEMORY)}
-        )
-        self._epoch = int(dense[_EPOCH])
-        self._optimization.restore(
-            {name: value for name, value in dense.items() if not name.startswith((_MEMORY, _MODEL, _EPOCH))}
-        )
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in another table."""
+        if _ROWS in tables:
+            self.network.set_table(tables[_ROWS])
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Go through the held-out parts in the order of time; return embeddings as of before the test part.
@@ -241,40 +255,12 @@ class TemporalTrainer(StreamingTrainer):
             positive[rows] = self._scores(batch.source, batch.target, batch.time)
             pairs = part.negatives[others]
             negative[others] = self._scores(pairs[:, 0], pairs[:, 1], part.negative_time[others])
-            if learn:
-                self._learn(batch, (self.epochs, first_batch + number), 1.0)
+            if learn and len(batch):
+                key = (self.epochs, first_batch + number)
+                self._learn(self._drawn(batch, key), *key, done=1.0)
             else:
                 self._remember(batch)
         return positive, negative
-
-    def _learn(self, events: Events, key: tuple[int, int], done: float) -> float:
-        """Learn events beside drawn negatives, then remember them; return the loss.
-
-        A loss that is no finite number changes nothing.
-        """
-        if not len(events):
-            return 0.0
-        clock = self._clock
-        with clock.stage("sample"):
-            negatives = self._draw(events, (_DRAWN, *key))
-            repeated = np.repeat(np.arange(len(events)), negatives.shape[1])
-            inputs = self._memory.inputs(
-                np.concatenate([events.source, events.source[repeated]]),
-                np.concatenate([events.target, negatives.ravel()]),
-                np.concatenate([events.time, events.time[repeated]]),
-            )
-        self.network.train()
-        with clock.stage("compute"), seeded(self._seed, _DROPOUT, *key, device=self._device):
-            logits = self.network(moved(inputs, self._device))
-            positive, negative = logits[: len(events)], logits[len(events) :]
-            loss = sigmoid(positive, negative.view(len(events), -1), 1.0 / negatives.shape[1])
-            value = self._optimization.backward(loss)
-        if not math.isfinite(value):
-            return value
-        with clock.stage("push"):
-            self._optimization.step(done)
-            self._remember(events)
-        return value
 
     @torch.no_grad()
     def _scores(
@@ -285,7 +271,7 @@ class TemporalTrainer(StreamingTrainer):
         with self._optimization.averaged():
             for start in range(0, len(source), _VECTORS_PER_CALL):
                 rows = slice(start, start + _VECTORS_PER_CALL)
-                inputs = self._memory.inputs(source[rows], target[rows], time[rows])
+                inputs = self._events_so_far.inputs(source[rows], target[rows], time[rows])
                 scores[rows] = self.network(moved(inputs, self._device)).cpu().numpy()
         return scores
 
@@ -311,7 +297,7 @@ class TemporalTrainer(StreamingTrainer):
         drawn += drawn >= live.rows(events.target)[:, None]
         drawn = live.nodes(drawn)
         if self._config.historical_negatives:
-            partners = self._memory.ends[0].view(events.source, self._memory.events).partner
+            partners = self._events_so_far.ends[0].view(events.source, self._events_so_far.events).partner
             place = generator.integers(0, partners.shape[1], shape)
             known = np.take_along_axis(partners, place, axis=1)
             usable = (known >= 0) & (known != events.target[:, None])
@@ -335,7 +321,7 @@ class TemporalTrainer(StreamingTrainer):
         return found
 
     def _vectors(self, end: int, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
-        events = moved(self._memory.node_events(end, nodes), self._device)
+        events = moved(self._events_so_far.node_events(end, nodes), self._device)
         vectors: NDArray[np.float32] = self.network.encode(events).cpu().numpy()
         return vectors
 
@@ -344,8 +330,8 @@ class TemporalTrainer(StreamingTrainer):
         return EventMemory(0, 0, self._config.recent, one_type=self._ends[0] == self._ends[1])
 
     def _remember(self, events: Events) -> None:
-        self._memory.grow(*(self._view.num_nodes(end) for end in self._ends))
-        self._memory.add(events)
+        self._events_so_far.grow(*(self._view.num_nodes(end) for end in self._ends))
+        self._events_so_far.add(events)
 
     # ----------------------------------------------------------------------------- events
 
@@ -380,11 +366,6 @@ class TemporalTrainer(StreamingTrainer):
 
 
 _NONE = Events(*(np.empty(0, dtype=np.int64) for _ in range(4)))
-
-
-def make_temporal_trainer(config: TemporalConfig, assignment: Assignment) -> TemporalTrainer:
-    """Return the trainer of a section of kind ``temporal``."""
-    return TemporalTrainer(config, assignment)
 
 
 def _events_of(view: GraphView, edge_type: EdgeType, number: int) -> Events:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,13 @@ from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.models.skip_gram import NodeKeys
+from graphbox.sample.walk_plan import WalkPlan, plan_walk
 from graphbox.train.view import GraphView
 
-__all__ = ["OneTypeGraph", "one_type_graph"]
+if TYPE_CHECKING:
+    from graphbox.sample.tiered_walk import TieredWalker
+
+__all__ = ["OneTypeGraph", "ends_of", "followed_types", "no_edges", "no_weights", "one_type_graph"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,19 @@ class OneTypeGraph:
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
     weight: NDArray[np.float32] | None
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of each node's neighbours: int64 [keys]."""
+        return np.diff(self.indptr)
+
+    def planned(
+        self, length: int, p: float, q: float, threads: int | None
+    ) -> tuple[WalkPlan, TieredWalker | None]:
+        """Return the plan of walks, which the native core makes."""
+        no_nodes = np.zeros(0, np.int64)
+        weighted = self.weight is not None
+        return plan_walk(self, no_nodes, length, None, p, q, threads, weighted=weighted), None
 
     def degree(self) -> NDArray[np.float64]:
         """Return the number of each node's edges, or the sum of their weights: float64 [keys]."""
@@ -59,7 +76,7 @@ def one_type_graph(
         UsageError: an edge type that is not there, or has no weights where they are wanted.
         DataError: there are no edges.
     """
-    chosen = _chosen(view, edge_types)
+    chosen = followed_types(view, edge_types)
     keys = keys or NodeKeys({name: view.num_nodes(name) for name in view.node_types})
     sources, targets, weights = [], [], []
     for edge_type in chosen:
@@ -71,11 +88,7 @@ def one_type_graph(
         targets += [target[apart], source[apart]]
         if weighted:
             if csc.weight is None:
-                raise UsageError(
-                    "expected edges with weights, received some without",
-                    where=edge_type_text(edge_type),
-                    hint="import them with a weight column, or take `weighted` out of the model",
-                )
+                raise no_weights(edge_type)
             weights += [csc.weight[apart]] * 2
     both = Graph.from_coo(
         np.concatenate(sources),
@@ -85,16 +98,39 @@ def one_type_graph(
     )
     csr = both.csr(both.edge_types[0])
     if not csr.num_edges:
-        raise DataError(
-            "expected edges to walk along, received none",
-            where=", ".join(map(edge_type_text, chosen)),
-            hint="name edge types that join different nodes",
-        )
-    types = dict.fromkeys(edge[end] for edge in chosen for end in (0, 2))
-    return _without_repeats(keys, tuple(types), csr.indptr, csr.indices, csr.weight if weighted else None)
+        raise no_edges(chosen)
+    return _without_repeats(keys, ends_of(chosen), csr.indptr, csr.indices, csr.weight if weighted else None)
 
 
-def _chosen(view: GraphView, edge_types: Sequence[EdgeType]) -> list[EdgeType]:
+def no_weights(edge_type: EdgeType) -> UsageError:
+    """Return the error of an edge type without the weights that a model asks for."""
+    return UsageError(
+        "expected edges with weights, received some without",
+        where=edge_type_text(edge_type),
+        hint="import them with a weight column, or take `weighted` out of the model",
+    )
+
+
+def no_edges(edge_types: Sequence[EdgeType]) -> DataError:
+    """Return the error of edge types without an edge that a walk can follow."""
+    return DataError(
+        "expected edges to walk along, received none",
+        where=", ".join(map(edge_type_text, edge_types)),
+        hint="name edge types that join different nodes",
+    )
+
+
+def ends_of(edge_types: Sequence[EdgeType]) -> tuple[str, ...]:
+    """Return the node types at the ends of edge types, each once."""
+    return tuple(dict.fromkeys(edge[end] for edge in edge_types for end in (0, 2)))
+
+
+def followed_types(view: GraphView, edge_types: Sequence[EdgeType]) -> list[EdgeType]:
+    """Return the edge types that are followed; of none that are named all, but for reverse ones.
+
+    Raises:
+        UsageError: the graph has no such edge type.
+    """
     known = view.edge_types
     for edge_type in edge_types:
         if tuple(edge_type) not in known:

@@ -28,7 +28,8 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
-from graphbox.train.walks.one_type import one_type_graph
+from graphbox.train.walks.on_disk import ListFolder, OneTypeOnDisk, WalksAhead, one_type_on_disk
+from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
 from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkSource
 
 if TYPE_CHECKING:
@@ -135,6 +136,9 @@ class SkipGramTrainer(EmbeddingTrainer):
         else:
             self._negatives = NegativeSampler(kept, config.negative_exponent, seed)
         self._batches: WalkBatches | None = None
+        self._ahead: WalksAhead | None = None
+        if source.walker is not None and source.folder is not None:
+            self._ahead = WalksAhead(source.walker, source.folder, self._seed)
         self._group = 1
         center = self._new_table(_CENTER)
         tables = {_CENTER: center} if one_table else {_CENTER: center, _CONTEXT: self._new_table(_CONTEXT)}
@@ -164,6 +168,8 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._group = batches_of_group(len(self._batches.start), batches)
         if self._on_device is not None:
             self._on_device.begin_epoch(self._batches, self._group)
+        if self._ahead is not None:
+            self._ahead.begin_epoch(epoch, self._batches, self._group)
         return -(-batches // self._group)
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
@@ -183,14 +189,16 @@ class SkipGramTrainer(EmbeddingTrainer):
     ) -> tuple[float, int]:
         first = batch * self._group
         offsets = batches.offsets[first : first + self._group + 1]
+        last = first + len(offsets) - 1
         return native.train(
-            batches.walkers(first, first + len(offsets) - 1),
+            batches.walkers(first, last),
             offsets - offsets[0],
             (self._seed, epoch, first),
             self._seed,
             self._config.learning_rate,
             self._config.lock_free,
             self._threads,
+            None if self._ahead is None else self._ahead.take(first, last),
         )
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - of this epoch
@@ -228,6 +236,8 @@ class SkipGramTrainer(EmbeddingTrainer):
     def close(self) -> None:
         """Let the tables go, so that they can be closed; they have the rows of the last look at them."""
         self._native, self._on_device = None, None
+        if self._ahead is not None:
+            self._ahead.close()
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
         """Return the embeddings as a trained model."""
@@ -251,7 +261,7 @@ class SkipGramTrainer(EmbeddingTrainer):
     def _native_trainer(self) -> _core.SkipGramTrainer:
         center = self._tables[_CENTER]
         config, source = self._config, self._source
-        pairs = (source.window, source.column_offsets, None, 1, self._dynamic_window, self._keep)
+        pairs = (source.window, source.column_offsets, self._dynamic_window, self._keep)
         return _core.SkipGramTrainer(
             source.plan.native,
             pairs,
@@ -374,6 +384,7 @@ def make_metapath_trainer(
         weighted=config.weighted,
         seed=seed,
         threads=threads,
+        folder=_list_folder(memory, threads),
     )
     return SkipGramTrainer(
         source,
@@ -389,6 +400,13 @@ def make_metapath_trainer(
         memory=memory,
         device=device,
     )
+
+
+def _list_folder(memory: TrainingMemory | None, threads: int | None) -> ListFolder | None:
+    """Return where to write the lists that walks follow; None: they stay in memory."""
+    if memory is None or memory.config.topology is None:
+        return None
+    return ListFolder(memory, threads)
 
 
 def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -> SkipGramTrainer:
@@ -409,7 +427,13 @@ def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -
 
 def make_deepwalk_trainer(config: DeepWalkConfig, assignment: Assignment) -> SkipGramTrainer:
     """Return the trainer of a section of kind ``deepwalk`` or ``node2vec``."""
-    graph = one_type_graph(assignment.view, config.edge_types, weighted=config.weighted)
+    view, followed, weighted = assignment.view, config.edge_types, config.weighted
+    folder = _list_folder(assignment.memory, assignment.threads)
+    graph: OneTypeGraph | OneTypeOnDisk
+    if folder is None:
+        graph = one_type_graph(view, followed, weighted=weighted)
+    else:
+        graph = one_type_on_disk(view, followed, weighted=weighted, folder=folder)
     looks_back = {"p": config.p, "q": config.q} if isinstance(config, Node2VecConfig) else {}
     source = OneTypeSource(
         graph,

@@ -12,10 +12,12 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
-from graphbox.sample.walk_plan import WalkPlan, plan_walk
+from graphbox.sample.tiered_walk import TieredWalker
+from graphbox.sample.walk_plan import Walkers, WalkPlan, column_types, plan_walk
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.skip_gram.walks import DeviceWalks, EdgesOnDevice, OneTypeLists, WalksOnDevice
 from graphbox.train.view import GraphView
+from graphbox.train.walks.on_disk import ListFolder, OneTypeOnDisk, metapath_walkers, unlisted_plan
 from graphbox.train.walks.one_type import OneTypeGraph
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ __all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkSource"]
 
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
+
+_VISITING_NODES = 1 << 22
+"""Nodes of the walks over lists on disk that count visits at a time."""
 
 _DRAWS_BATCH = 2**63
 """Batch number of an epoch's draws of edges: those of batches draw negatives, with the same seed."""
@@ -39,12 +44,16 @@ class WalkSource(Protocol):
         keys: the numbering of the nodes.
         types: node types that walks visit.
         plan: how walkers go on.
+        walker: makes the walks where lists are on disk; None: the native core does, by the plan.
+        folder: where lists are on disk, or None.
         window: largest distance, in steps, between a centre and its context.
     """
 
     keys: NodeKeys
     types: tuple[str, ...]
     plan: WalkPlan
+    walker: TieredWalker | None
+    folder: ListFolder | None
     window: int
 
     @property
@@ -83,6 +92,7 @@ class MetapathSource:
         weighted: take edges in proportion to their weights.
         seed: of orders and of the walks that count visits.
         threads: of walks.
+        folder: where to write the lists that walks follow; None: they are in memory.
 
     Raises:
         UsageError: the graph lacks an edge type or weights, or the steps do not meet.
@@ -100,6 +110,7 @@ class MetapathSource:
         weighted: bool,
         seed: int,
         threads: int | None,
+        folder: ListFolder | None = None,
     ) -> None:
         self._view = view
         self._metapaths = list(metapaths)
@@ -114,28 +125,53 @@ class MetapathSource:
         self.keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
         visited = {edge[end] for path in metapaths for edge in path for end in (0, 2)}
         self.types = tuple(name for name in view.node_types if name in visited)
-        self.plan = plan_walk(
-            view, _NO_NODES, walk_length, None, 1.0, 1.0, threads, metapaths=metapaths, weighted=weighted
-        )
+        self.folder = folder
+        self.walker: TieredWalker | None = None
+        self._walkers: list[TieredWalker] = []
+        if folder is None:
+            self.plan = plan_walk(
+                view, _NO_NODES, walk_length, None, 1.0, 1.0, threads, metapaths=metapaths, weighted=weighted
+            )
+        else:
+            types = [column_types(view, path, walk_length) for path in metapaths]
+            self.plan = unlisted_plan(walk_length, len(types), types, threads)
+            self.walker, self._walkers = metapath_walkers(
+                view, metapaths, walk_length, weighted=weighted, folder=folder
+            )
         self.column_offsets = np.array([self._offsets(path) for path in metapaths], dtype=np.int64)
 
     def visits(self) -> NDArray[np.float64]:
         """Return how often one walk from each start visits each key: float64 [keys]."""
         visits = np.zeros(self.keys.total)
-        for path, live in zip(self._metapaths, self._starts, strict=True):
-            walks = random_walk(
+        for number, (path, live) in enumerate(zip(self._metapaths, self._starts, strict=True)):
+            for first in range(0, len(live), self._visiting):
+                nodes = live.nodes(np.arange(first, min(first + self._visiting, len(live))))
+                walks = self._visit(number, nodes, first)
+                keys = (walks + self._offsets(path))[walks >= 0]
+                visits += np.bincount(keys, minlength=self.keys.total)
+        return visits
+
+    @property
+    def _visiting(self) -> int:
+        """How many walks count visits at a time."""
+        return _VISITING_NODES // (self._length + 1) + 1 if self._walkers else max(map(len, self._starts))
+
+    def _visit(self, path: int, nodes: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+        if not self._walkers:
+            return random_walk(
                 self._view,
-                live.nodes(np.arange(len(live))),
+                nodes,
                 self._length,
-                metapath=path,
+                metapath=self._metapaths[path],
                 weighted=self._weighted,
                 seed=self._seed,
                 epoch=_VISITS_EPOCH,
-                threads=self._threads,
+                num_threads=self._threads,
             )
-            keys = (walks + self._offsets(path))[walks >= 0]
-            visits += np.bincount(keys, minlength=self.keys.total)
-        return visits
+        key = self._seed, _VISITS_EPOCH, 0
+        return self._walkers[path].walk(
+            Walkers(nodes, None, None, None), np.array([0, len(nodes)]), key, first
+        )
 
     def batches(self, epoch: int) -> WalkBatches:
         """Put the starts of each metapath in a new order; a batch has the next ones of each."""
@@ -152,7 +188,7 @@ class MetapathSource:
 
     def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
         """See :class:`WalkSource`."""
-        graph = DeviceGraph(self._view, device, hbm_bytes=topology_bytes, threads=self._threads)
+        graph = DeviceGraph(self._view, device, hbm_bytes=topology_bytes, num_threads=self._threads)
         return WalksOnDevice(graph, self._length, metapaths=self._metapaths, weighted=self._weighted)
 
     def _offsets(self, path: Sequence[EdgeType]) -> list[int]:
@@ -177,7 +213,7 @@ class OneTypeSource:
 
     def __init__(
         self,
-        graph: OneTypeGraph,
+        graph: OneTypeGraph | OneTypeOnDisk,
         *,
         walks_per_node: int,
         walk_length: int,
@@ -197,9 +233,8 @@ class OneTypeSource:
         self.window = window
         self.keys = graph.keys
         self.types = graph.types
-        self.plan = plan_walk(
-            graph, _NO_NODES, walk_length, None, p, q, threads, weighted=graph.weight is not None
-        )
+        self.plan, self.walker = graph.planned(walk_length, p, q, threads)
+        self.folder = graph.folder if isinstance(graph, OneTypeOnDisk) else None
         self.column_offsets = None
 
     def visits(self) -> NDArray[np.float64]:
@@ -208,14 +243,15 @@ class OneTypeSource:
 
     def batches(self, epoch: int) -> WalkBatches:
         """Return the starts in a new order; nodes without edges are none."""
-        starts = np.flatnonzero(np.diff(self._graph.indptr))
+        starts = np.flatnonzero(self._graph.lengths)
         order = permutation(self._walks_per_node * len(starts), self._seed, epoch) % len(starts)
         return WalkBatches(starts[order], even_offsets(len(order), self._batch_size))
 
     def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
         """See :class:`WalkSource`."""
+        assert isinstance(self._graph, OneTypeGraph)  # noqa: S101 - lists on disk are refused on a GPU
         lists = OneTypeLists(self._graph, self._graph.keys.total)
-        graph = DeviceGraph(lists, device, hbm_bytes=topology_bytes, threads=self._threads)
+        graph = DeviceGraph(lists, device, hbm_bytes=topology_bytes, num_threads=self._threads)
         weighted = self._graph.weight is not None
         return WalksOnDevice(graph, self._length, p=self._p, q=self._q, weighted=weighted)
 
@@ -239,6 +275,8 @@ class EdgeSource:
         self.keys = graph.keys
         self.types = graph.types
         self.plan = plan_walk(graph, _NO_NODES, 1, None, 1.0, 1.0, threads)
+        self.walker: TieredWalker | None = None
+        self.folder: ListFolder | None = None
         self.column_offsets = None
         source = np.repeat(np.arange(graph.keys.total), np.diff(graph.indptr))
         once = source < graph.indices  # an edge stands in the rows of both its ends

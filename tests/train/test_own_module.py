@@ -1,0 +1,164 @@
+"""A user's own module: trained, resumed, in tiers, in processes, and each of its mistakes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.config import (
+    ClassifyTaskConfig,
+    MemoryConfig,
+    OwnModuleConfig,
+    PredictLinksTaskConfig,
+    RecommendTaskConfig,
+)
+from graphbox.errors import GraphboxError, InterruptedRunError, UsageError
+from graphbox.graph import Graph
+from graphbox.train import TrainedModel, fit, make_split
+from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
+from tests.train.shop import build_shop
+
+MODULE = "tests.train.own_modules"
+LINKS = PredictLinksTaskConfig(
+    kind="predict_links", node_type="user", target_type="item", relations=("bought",), validation_fraction=0.2
+)
+BUYS = RecommendTaskConfig(
+    kind="recommend",
+    node_type="user",
+    target_type="item",
+    relations=("bought",),
+    validation_fraction=0.2,
+    k=5,
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return build_shop(tmp_path_factory.mktemp("shop"))
+
+
+def config_of(name: str, **settings: Any) -> OwnModuleConfig:
+    defaults = {"epochs": 3, "batch_size": 32, "num_neighbors": (5, 5), "patience": None}
+    return OwnModuleConfig(kind="module", task="t", model=f"{MODULE}:{name}", **{**defaults, **settings})
+
+
+def train(graph: Graph, task: Any, name: str, folder: Path, **options: Any) -> TrainedModel:
+    settings = options.pop("settings", {})
+    return fit(
+        graph,
+        make_split(graph, task, 3),
+        name="own",
+        config=config_of(name, **settings),
+        task=task,
+        run_folder=folder,
+        seed=1,
+        **{"threads": 1, **options},
+    )
+
+
+class TestItLearns:
+    def test_classes(self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path) -> None:
+        settings = {"epochs": 30, "options": {"dim": 32}, "learning_rate": 0.02}
+        trained = train(graph, classify_task, "Classifier", tmp_path, settings=settings)
+        split = make_split(graph, classify_task, 3)
+        found = evaluate_trained(graph, split, classify_task, trained)
+        baselines = evaluate_baselines(graph, split, classify_task)
+        assert found["accuracy"] > baselines["majority"]["accuracy"]
+
+    @pytest.mark.parametrize("task", [LINKS, BUYS], ids=["predict_links", "recommend"])
+    def test_links(self, shop: Graph, task: Any, tmp_path: Path) -> None:
+        trained = train(shop, task, "LinkFinder", tmp_path, settings={"epochs": 20})
+        found = evaluate_trained(shop, make_split(shop, task, 3), task, trained)
+        ranks = isinstance(task, RecommendTaskConfig)
+        metric, baseline = ("recall@5", "popular") if ranks else ("auc", "popularity")
+        baselines = evaluate_baselines(shop, make_split(shop, task, 3), task)
+        assert found[metric] > 1.2 * baselines[baseline][metric]
+
+
+def equal(first: TrainedModel, second: TrainedModel) -> None:
+    for name, vectors in first.embeddings.items():
+        np.testing.assert_array_equal(vectors, second.embeddings[name])
+    if first.target is not None:
+        assert second.target is not None
+        np.testing.assert_array_equal(first.target, second.target)
+
+
+class TestSameBits:
+    def test_after_a_stop(self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path) -> None:
+        whole = train(graph, classify_task, "Classifier", tmp_path / "whole")
+        batches = iter(range(1_000))
+        with pytest.raises(InterruptedRunError):
+            train(graph, classify_task, "Classifier", tmp_path / "parts", stop=lambda: next(batches) == 4)
+        parts = train(graph, classify_task, "Classifier", tmp_path / "parts", resume=True)
+        equal(whole, parts)
+
+    def test_links_after_a_stop(self, shop: Graph, tmp_path: Path) -> None:
+        whole = train(shop, BUYS, "LinkFinder", tmp_path / "whole")
+        batches = iter(range(1_000))
+        with pytest.raises(InterruptedRunError):
+            train(shop, BUYS, "LinkFinder", tmp_path / "parts", stop=lambda: next(batches) == 4)
+        equal(whole, train(shop, BUYS, "LinkFinder", tmp_path / "parts", resume=True))
+
+    def test_two_threads(self, shop: Graph, tmp_path: Path) -> None:
+        one = train(shop, LINKS, "LinkFinder", tmp_path / "one")
+        equal(one, train(shop, LINKS, "LinkFinder", tmp_path / "two", threads=2))
+
+    def test_over_tiers(self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path) -> None:
+        # Reverse types would take edges by source, which are not on disk.
+        settings = {"reverse": False, "relations": (("item", "needs", "item"),)}
+        whole = train(graph, classify_task, "Classifier", tmp_path / "whole", settings=settings)
+        graph.save(tmp_path / "graph")
+        memory = MemoryConfig(topology=1 << 16, features=1 << 16, tables=64 << 20)
+        stored = Graph.open(tmp_path / "graph")
+        options = {"memory": memory, "settings": settings}
+        equal(whole, train(stored, classify_task, "Classifier", tmp_path / "tiers", **options))
+
+
+class TestMistakes:
+    """Each names the module, and the line at fault."""
+
+    @pytest.mark.parametrize(
+        ("name", "error", "message", "line"),
+        [
+            ("Nowhere", UsageError, "a class or function `Nowhere`", None),
+            ("no_class", UsageError, "a class derived from torch.nn.Module", None),
+            ("WithoutLoss", UsageError, "a method `loss(batch)`", "class WithoutLoss"),
+            ("LossOfManyNumbers", UsageError, "a tensor of one number", "def loss"),
+            ("LossIsNaN", GraphboxError, "a finite loss, received nan", "def loss"),
+            ("Raises", UsageError, "received AttributeError", "no_such_attribute"),
+            ("WrongShape", UsageError, "a row for each seed", "def forward"),
+            ("DropsItsRows", UsageError, "to keep the rows", "def __init__"),
+        ],
+    )
+    def test_is_named(
+        self,
+        graph: Graph,
+        classify_task: ClassifyTaskConfig,
+        tmp_path: Path,
+        name: str,
+        error: type[GraphboxError],
+        message: str,
+        line: str | None,
+    ) -> None:
+        with pytest.raises(error, match=re.escape(message)) as caught:
+            train(graph, classify_task, name, tmp_path)
+        assert name in f"{caught.value.message} {caught.value.where}"
+        if line is not None:
+            found = re.search(r"(\S+own_modules\.py):(\d+)", str(caught.value.where))
+            assert found is not None, caught.value.where
+            assert line in Path(found[1]).read_text().splitlines()[int(found[2]) - 1]
+
+    def test_options_that_the_class_does_not_have(
+        self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path
+    ) -> None:
+        with pytest.raises(UsageError, match="unexpected keyword argument 'depth'"):
+            train(graph, classify_task, "Classifier", tmp_path, settings={"options": {"depth": 3}})
+
+    def test_unknown_relations(self, shop: Graph, tmp_path: Path) -> None:
+        relations = (("user", "nowhere", "item"),)
+        with pytest.raises(UsageError, match="no edge type user__nowhere__item"):
+            train(shop, BUYS, "LinkFinder", tmp_path, settings={"relations": relations})
