@@ -32,7 +32,7 @@ from graphbox.train.storage import replace_file, save_tensors, sync_folder
 __all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
 
 _FORMAT = "graphbox-checkpoint"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _KEPT = 2
 _STATE = "state.json"
 _DENSE = "dense.safetensors"

@@ -164,7 +164,7 @@ def test_of_other_settings_or_version_is_refused(tmp_path: Path) -> None:
         CheckpointStore(tmp_path / "checkpoints", "others").load()
     state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps({**state, "version": 99}))
-    with pytest.raises(FormatError, match=r"version 1 of graphbox-checkpoint, received 99"):
+    with pytest.raises(FormatError, match=r"version 2 of graphbox-checkpoint, received 99"):
         store(tmp_path).load()
     (place / "state.json").write_text("[]")
     with pytest.raises(FormatError, match="to go on from the beginning"):
