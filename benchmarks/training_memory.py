@@ -2,8 +2,8 @@
 
 A skewed graph of 1 M nodes with vectors of 128 numbers and 8 M edges is trained to classify its nodes,
 validated, and embedded at the end, with topology, features and rows under budgets. The base is the peak of
-the same training of a graph of 1,000 nodes. Peaks are resident bytes of a process of its own, without pages
-of mapped files, which the system takes back when it needs them.
+the same training of a graph of 30,000 nodes, whose batches are as large. Peaks are resident bytes of a
+process of its own, without pages of mapped files, which the system takes back when it needs them.
 
     python -m benchmarks.training_memory [--nodes 1000000] [--folder FOLDER] [--repeats 1]
 """
@@ -30,6 +30,7 @@ from graphbox.graph.ingest import import_graph
 
 WIDTH, CLASSES, EDGES_OF_NODE, DIM = 128, 8, 8, 32
 MIB = 1 << 20
+BASE_NODES = 30_000
 BUDGETS = {"topology": 16 * MIB, "features": 64 * MIB, "tables": 48 * MIB, "passes": 16 * MIB}
 """144 MiB in all, for 32 MB of edges, 512 MB of features and 160 MB of rows."""
 
@@ -147,7 +148,7 @@ def main() -> None:
         print(json.dumps(train(*arguments.train)))
         return
     large = make_graph(arguments.folder / str(arguments.nodes), arguments.nodes)
-    small = make_graph(arguments.folder / "1000", 1000)
+    small = make_graph(arguments.folder / str(BASE_NODES), BASE_NODES)
     for _ in range(arguments.repeats):
         base, whole = measured(small), measured(large)
         bound = base["peak_bytes"] + sum(BUDGETS.values())
