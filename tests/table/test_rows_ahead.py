@@ -127,7 +127,7 @@ def test_loaders_read_rows_ahead(
     expected = NeighborLoader(whole, [3, 2], seeds, **common)  # type: ignore[arg-type]
     for _ in range(2):
         for batch, other in zip(loader, expected, strict=True):
-            for name in ("nodes", "rows", "cols"):
+            for name in ("nodes", "row", "col"):
                 for key, values in getattr(other.sample, name).items():
                     np.testing.assert_array_equal(getattr(batch.sample, name)[key], values)
             table.pull(batch.sample.nodes["node"])
