@@ -414,17 +414,11 @@ class _Loop:
             if last is None
             else f"the last checkpoint is from {counted(at.step - last, 'batch', 'batches')} before it"
         )
+        place = f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}"
+        of_loss = self._trainer.loss_place()
         raise GraphboxError(
             f"expected a finite loss, received {loss}",
-            where=", ".join(
-                filter(
-                    None,
-                    (
-                        f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}",
-                        self._trainer.loss_place(),
-                    ),
-                )
-            ),
+            where=f"{place}, {of_loss}" if of_loss else place,
             hint=f"lower the learning rates; {folder} has the batch and says what in it, or in the model, is "
             f"no finite number; {before}",
         )

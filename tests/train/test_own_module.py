@@ -18,8 +18,11 @@ from graphbox.config import (
 )
 from graphbox.errors import GraphboxError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
-from graphbox.train import TrainedModel, fit, make_split
+from graphbox.graph.delta import remove
+from graphbox.train import Assignment, GraphView, TrainedModel, fit, make_split
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
+from graphbox.train.own_module.trainer import OwnLinkModel
+from graphbox.train.registry import make_trainer
 from tests.train.shop import build_shop
 
 MODULE = "tests.train.own_modules"
@@ -118,6 +121,19 @@ class TestSameBits:
         equal(whole, train(stored, classify_task, "Classifier", tmp_path / "tiers", **options))
 
 
+def test_two_processes_learn_what_one_learns(
+    graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    graph.save(tmp_path / "graph")
+    stored = Graph.open(tmp_path / "graph")
+    alone = train(stored, classify_task, "Classifier", tmp_path / "one")
+    together = train(stored, classify_task, "Classifier", tmp_path / "two", processes=2)
+    assert alone.logits is not None
+    assert together.logits is not None
+    np.testing.assert_allclose(together.logits, alone.logits, rtol=1e-3, atol=1e-4)
+
+
 class TestMistakes:
     """Each names the module, and the line at fault."""
 
@@ -155,10 +171,32 @@ class TestMistakes:
     def test_options_that_the_class_does_not_have(
         self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path
     ) -> None:
-        with pytest.raises(UsageError, match="unexpected keyword argument 'depth'"):
+        with pytest.raises(UsageError, match="takes: dim, out; received depth") as caught:
             train(graph, classify_task, "Classifier", tmp_path, settings={"options": {"depth": 3}})
+        assert caught.value.where == "models.own.options"
 
     def test_unknown_relations(self, shop: Graph, tmp_path: Path) -> None:
         relations = (("user", "nowhere", "item"),)
         with pytest.raises(UsageError, match="no edge type user__nowhere__item"):
             train(shop, BUYS, "LinkFinder", tmp_path, settings={"relations": relations})
+
+
+def test_removed_nodes_are_no_negatives(shop: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    shop.save(folder)
+    remove(folder, {"item": shop.ids("item")[:60]})
+    graph = Graph.open(folder)
+    split = make_split(graph, BUYS, 3)
+    assignment = Assignment("own", GraphView(graph, split), split, BUYS, 1, 1)
+    trainer = make_trainer(config_of("LinkFinder", negatives=8), assignment)
+    assert isinstance(trainer, OwnLinkModel)
+    removed = set(graph.removed_nodes("item").tolist())
+    seen = 0
+    for number in range(trainer.begin_epoch(0)):
+        batch = trainer.draw(0, number)
+        (edge_type,) = [each for each in batch.edge_types if "edge_label_index" in batch[each]]
+        targets = batch["item"].n_id[batch[edge_type].edge_label_index[1]]
+        assert removed.isdisjoint(targets.tolist())
+        seen += int((batch[edge_type].edge_label == 0).sum())
+    trainer.close()
+    assert seen > 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,28 @@ class OwnCode:
                     where=self.place(),
                     hint=f"define `def {name}(self, batch)`",
                 )
+
+    def check_options(self, where: str, options: Mapping[str, object]) -> None:
+        """Check that the class can be called with its inputs and some keyword arguments.
+
+        Args:
+            where: key of the options in the run file.
+            options: the keyword arguments.
+
+        Raises:
+            UsageError: it lacks one of them, or needs others.
+        """
+        signature = inspect.signature(self._made)
+        try:
+            signature.bind(None, **options)
+        except TypeError as error:
+            known = ", ".join(list(signature.parameters)[1:]) or "none"
+            raise UsageError(
+                f"expected options that `{self.path}` takes: {known}; received "
+                f"{', '.join(options) or 'none'} ({error})",
+                where=where,
+                hint=f"the class is in {self.place()}",
+            ) from None
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:

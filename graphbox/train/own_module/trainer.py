@@ -81,6 +81,7 @@ class OwnModuleTrainer(TorchTrainer[Any]):
         made = import_by_path(config.model, where)
         self.code = OwnCode(config.model, made)
         self.code.check_class(where, ("loss", "forward"))
+        self.code.check_options(f"models.{assignment.name}.options", config.options)
         self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
         self._edge_types = self._chosen_edge_types(self._view)
         self._feature_names = self._chosen_features()
