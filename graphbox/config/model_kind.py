@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_OPTIMIZERS", "ModelKind"]
 
 TORCH_OPTIMIZERS = "torch._dynamo"
-"""What the first optimizer of torch imports, for :attr:`ModelKind.LIBRARIES`."""
+"""Module that the first torch optimizer imports, for :attr:`ModelKind.LIBRARIES`."""
 
 SectionT = TypeVar("SectionT", bound=ModelSection)
 
