@@ -31,7 +31,7 @@ from benchmarks.rmat import Rmat, rmat
 from graphbox import _core
 from graphbox.sample import DeviceGraph, NegativeSampler
 from graphbox.sample.pairs_gpu import DeviceWindows
-from graphbox.sample.walk_plan import plan_walk
+from graphbox.sample.walk_plan import WalkOptions, plan_walk
 from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
 from graphbox.skip_gram.row_bytes import device_row_bytes
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
@@ -93,7 +93,7 @@ class DeepWalk:
 
     def native(self) -> _core.SkipGramTrainer:
         """Return the native core's trainer of the tables."""
-        plan = plan_walk(self.graph, np.zeros(0, np.int64), self.shape.length, None, 1.0, 1.0, CORES)
+        plan = plan_walk(self.graph, np.zeros(0, np.int64), self.shape.length, WalkOptions(), CORES)
         return _core.SkipGramTrainer(
             plan.native,
             (self.shape.window, None, True, None),

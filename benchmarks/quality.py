@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.quality_data import data_sets
 from benchmarks.quality_data.protocol import DataSet, Job
-from graphbox.train.storage import write_atomically
+from graphbox.durable import write_atomically
 
 _SOURCE = Path(__file__).parents[1]
 RESULTS = _SOURCE / "benchmarks" / "results" / "quality.json"

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 from benchmarks.quality_data.protocol import DataSet, Figure
-from graphbox.train.storage import write_atomically
+from graphbox.durable import write_atomically
 
 _TASK = "next_message"
 

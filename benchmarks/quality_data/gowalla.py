@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.quality_data.protocol import DataSet
 from benchmarks.quality_data.rankings import ranking_figures
-from graphbox.train.storage import write_atomically
+from graphbox.durable import write_atomically
 
 
 def edges_of_neighbor_lists(source: Path, destination: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from graphbox.train.storage import write_atomically
+from graphbox.durable import write_atomically
 
 __all__ = ["parts", "read_arrays", "words", "write_table"]
 

@@ -43,6 +43,7 @@ from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import FieldsForm, Preprocess, TriplesForm
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
+from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
 
 Metrics = Mapping[str, Mapping[str, float]]
@@ -376,9 +377,9 @@ class ArtifactWriter:
     def _flush_files(self) -> dict[str, FileRecord]:
         files = sorted(path for path in self._partial.rglob("*") if path.is_file())
         for file in files:
-            _flush(file)
+            flush_to_disk(file)
         for folder in sorted(path for path in self._partial.rglob("*") if path.is_dir()):
-            _flush(folder)
+            flush_to_disk(folder)
         return {
             file.relative_to(self._partial).as_posix(): FileRecord(
                 bytes=file.stat().st_size, sha256=sha256_of(file)
@@ -388,7 +389,7 @@ class ArtifactWriter:
 
     def _write_manifest(self, manifest: Manifest) -> None:
         (self._partial / MANIFEST_FILE).write_text(manifest.to_json())
-        _flush(self._partial / MANIFEST_FILE)
+        flush_to_disk(self._partial / MANIFEST_FILE)
 
     def _refuse_existing(self) -> None:
         if self.path.is_symlink() or self.path.exists():
@@ -399,7 +400,7 @@ class ArtifactWriter:
             )
 
     def _move_into_place(self) -> None:
-        _flush(self._partial)
+        flush_to_disk(self._partial)
         self._refuse_existing()
         try:
             self._partial.rename(self.path)
@@ -408,7 +409,7 @@ class ArtifactWriter:
             raise ConflictError(
                 f"could not move the model into place ({error})", where=str(self.path)
             ) from error
-        _flush(self.path.parent)
+        flush_to_disk(self.path.parent)
 
 
 def _checked_manifest(**values: Any) -> Manifest:
@@ -431,14 +432,6 @@ def _id_array(ids: Iterable[Id], node_type: str) -> pa.Array:
 def _parts(rows: npt.NDArray[np.float32]) -> Iterable[npt.NDArray[np.float32]]:
     """Yield blocks of rows, so that a check of a memory-mapped table needs little memory."""
     return (rows[start : start + 65_536] for start in range(0, len(rows), 65_536))
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _make_partial(path: Path) -> tuple[Path, int]:

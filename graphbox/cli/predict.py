@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from graphbox.cli.nodes import NodesOption, chosen_nodes, nodes_to_embed, tell_l
 from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
+from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import GraphboxError, UsageError
 
 if TYPE_CHECKING:
@@ -333,9 +333,8 @@ class _Writer:
         if self._writer is None:
             self._open(self._schema)
         self._close()
-        with self._partial.open("rb") as stream:
-            os.fsync(stream.fileno())
-        self._partial.replace(self._path)
+        flush_to_disk(self._partial)
+        replace_durably(self._partial, self._path)
 
     def show(self, console: Any, title: str) -> None:
         """Print where the predictions are, or the first of them."""

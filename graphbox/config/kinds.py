@@ -24,8 +24,8 @@ from graphbox.errors import BackendMissingError, UsageError, did_you_mean
 __all__ = [
     "ENTRY_POINT_GROUP",
     "ModelConfig",
+    "budget_refusal",
     "kinds_that",
-    "kinds_with_budget",
     "line_of_error",
     "model_kind",
     "model_kinds",
@@ -51,7 +51,7 @@ class _Mistake:
     hint: str
 
 
-def model_kind(name: str) -> ModelKind[Any]:
+def model_kind(name: str) -> ModelKind:
     """Return the kind of a name.
 
     Raises:
@@ -69,7 +69,7 @@ def model_kind(name: str) -> ModelKind[Any]:
     raise BackendMissingError(found.message, where=found.where, hint=found.hint)
 
 
-def model_kinds() -> dict[str, ModelKind[Any]]:
+def model_kinds() -> dict[str, ModelKind]:
     """Return all kinds that can be loaded by name: those of graphbox first, then those of other packages."""
     found = {name: _load(name) for name in _entry_points()}
     return {name: kind for name, kind in found.items() if isinstance(kind, ModelKind)}
@@ -80,9 +80,27 @@ def kinds_that(can: Callable[[type[ModelSection]], bool]) -> list[str]:
     return [name for name, kind in model_kinds().items() if can(kind.section)]
 
 
-def kinds_with_budget(key: str) -> list[str]:
-    """Return the names of the kinds that keep to a budget, by its key in the section `memory`."""
-    return kinds_that(lambda section: key in section.BUDGETS)
+def budget_refusal(
+    section: type[ModelSection], kind: str, budget: str, model: str, values: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Return why a model cannot keep to a budget, and what to do; None: it can.
+
+    Args:
+        section: of its kind.
+        kind: name of the kind.
+        budget: key of the section `memory`.
+        model: name of the model.
+        values: its settings by key, as they are in the run file.
+    """
+    if budget in section.BUDGETS:
+        return section.budget_refusal(budget, model, values)
+    reason = f": {section.IN_MEMORY[budget]}" if budget in section.IN_MEMORY else ""
+    able = " or ".join(kinds_that(lambda each: budget in each.BUDGETS))
+    received = f"received `{model}` of kind {kind}{reason}"
+    return (
+        f"expected models that keep their {budget} within a budget, {received}",
+        f"leave it out, or train models of kind {able} in a run of their own",
+    )
 
 
 def section_of(name: object) -> type[ModelSection] | None:
@@ -111,7 +129,7 @@ def _entry_points() -> Mapping[str, tuple[metadata.EntryPoint, ...]]:
 
 
 @cache
-def _load(name: str) -> ModelKind[Any] | _Mistake:
+def _load(name: str) -> ModelKind | _Mistake:
     entry_point, *others = _entry_points()[name]
     if others:
         return _Mistake(
@@ -205,6 +223,6 @@ def _validated(value: Any, info: ValidationInfo) -> ModelSection:
     if isinstance(found, _Mistake):
         context = {"text": f"{found.where}: {found.message}", "hint": found.hint}
         raise PydanticCustomError("model_kind", "{text}", context)
-    section: type[ModelSection] = found.section
+    section = found.section
     # In JSON mode lists stand for tuples, also where sections are strict.
     return section.model_validate_json(dumps(value)) if info.mode == "json" else section.model_validate(value)

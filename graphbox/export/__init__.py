@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from graphbox.export.click import TrainedClicks, export_click
+from graphbox.export.click import export_click
 from graphbox.export.embeddings import embedding_table, export_embeddings
 from graphbox.export.knowledge_graph import TriplesSource, export_knowledge_graph
 from graphbox.export.links import linked_nodes, links_of, links_of_triples
 from graphbox.export.model import (
     EmbeddingSource,
     ExportResult,
-    TrainedEncoder,
     export_embedding,
     export_encoder,
 )
-from graphbox.export.onnx import ExportedOnnx, export_onnx
-from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
-from graphbox.export.parity import ParityReport
+from graphbox.export.onnx import export_onnx
+from graphbox.export.padded_block import PaddedBlockEncoder, group_relations
 
 __all__ = [
     "EmbeddingSource",
     "ExportResult",
-    "ExportedOnnx",
     "PaddedBlockEncoder",
-    "ParityReport",
-    "RelationBlock",
-    "TrainedClicks",
-    "TrainedEncoder",
     "TriplesSource",
     "embedding_table",
     "export_click",

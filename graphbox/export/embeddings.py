@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from graphbox.artifact import Ids
 from graphbox.artifact.arrays import write_array
 from graphbox.artifact.manifest import check_name
+from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import DataError, UsageError, did_you_mean, missing_extra
 
 __all__ = ["FORMATS", "embedding_table", "export_embeddings"]
@@ -131,9 +132,8 @@ def _write(path: Path, write: Callable[[Path], object]) -> Path:
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
     try:
         write(partial)
-        with partial.open("rb") as stream:
-            os.fsync(stream.fileno())
-        partial.replace(path)
+        flush_to_disk(partial)
+        replace_durably(partial, path)
     finally:
         partial.unlink(missing_ok=True)
     return path

@@ -5,12 +5,11 @@ What models of clicks learn from, and what is served of them: neither torch nor 
 
 from __future__ import annotations
 
-from graphbox.fields.keys import digest_number, salt, text_hash
+from graphbox.fields.keys import text_hash
 from graphbox.fields.lists import Lists
 from graphbox.fields.rows import (
     Field,
     FieldColumn,
-    FieldKind,
     FieldRows,
     Fields,
     NumberScale,
@@ -22,15 +21,12 @@ from graphbox.fields.rows import (
 __all__ = [
     "Field",
     "FieldColumn",
-    "FieldKind",
     "FieldRows",
     "Fields",
     "Lists",
     "NumberScale",
     "Rows",
-    "digest_number",
     "row_count",
-    "salt",
     "take_rows",
     "text_hash",
 ]

@@ -62,8 +62,6 @@ def build_csc(
     target: Int64Array,
     num_sources: int,
     num_targets: int,
-    *,
-    drop_duplicates: bool = False,
 ) -> tuple[CSC, Int64Array]:
     """Return the CSC of a list of edges, and the position in the list of each of its edges.
 
@@ -72,17 +70,11 @@ def build_csc(
         target: int64 [num_edges], each in [0, num_targets).
         num_sources: number of source nodes.
         num_targets: number of target nodes.
-        drop_duplicates: keep the first edge of each (source, target) only.
 
     Returns:
         The CSC (without weight and timestamp) and int64 [edges of the CSC].
     """
     order = sort_edges(source, target, num_sources, num_targets)
-    if drop_duplicates:
-        source_sorted, target_sorted = source[order], target[order]
-        first = np.ones(len(order), bool)
-        first[1:] = (source_sorted[1:] != source_sorted[:-1]) | (target_sorted[1:] != target_sorted[:-1])
-        order = order[first]
     indices: IndexArray = source[order].astype(index_dtype(num_sources))
     return CSC(indptr_of(target[order], num_targets), indices, num_sources), order
 

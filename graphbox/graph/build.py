@@ -24,14 +24,11 @@ from graphbox.native import thread_count
 
 __all__ = [
     "AddedEdges",
-    "BuildEstimate",
     "BuiltEdges",
     "EdgeBuilder",
     "Histogram",
     "NodeIds",
     "PayloadType",
-    "edges_bytes",
-    "estimate",
     "ids_bytes",
 ]
 
@@ -355,9 +352,6 @@ _HUGE_PAGE_BYTES = 2 * _MEBIBYTE
 _IDS_WORKING_BYTES = 4 * _MEBIBYTE
 _BUCKET_BYTES, _BUCKET_IDS = 64, 4
 _FEWEST_IDS = 1 << 12
-_EDGES_WORKING_BYTES = 12 * _MEBIBYTE
-_KEY_BYTES, _ROW_BYTES, _INDEX_BYTES = 8, 4, 8
-_SORTED_AT_ONCE = 1 << 20
 
 
 def ids_bytes(num_ids: int, text_bytes: int, *, tight: bool = False) -> int:
@@ -375,66 +369,3 @@ def ids_bytes(num_ids: int, text_bytes: int, *, tight: bool = False) -> int:
     buckets_bytes = _BUCKET_BYTES * -(-capacity // _BUCKET_IDS)
     buckets_bytes = -(-buckets_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     return _IDS_WORKING_BYTES + buckets_bytes + 8 * (num_ids + 1) + text_bytes
-
-
-def edges_bytes(num_edges: int, column_bytes: int) -> int:
-    """Return what edges hold in memory until they have been sorted, with node indices below 2^31.
-
-    Args:
-        num_edges: edges added.
-        column_bytes: bytes of all columns of one edge.
-    """
-    record_bytes = _KEY_BYTES + (_ROW_BYTES if column_bytes else 0)
-    sorted_bytes = 2 * record_bytes * min(num_edges, _SORTED_AT_ONCE)
-    return _EDGES_WORKING_BYTES + num_edges * (record_bytes + column_bytes) + sorted_bytes
-
-
-@dataclass(frozen=True)
-class BuildEstimate:
-    """What building one edge type and the ids of its nodes takes.
-
-    Attributes:
-        ids_bytes: memory of the ids at the end, at most what they were given.
-        edges_bytes: memory of the edges at their peak, at most what they were given.
-        scratch_bytes: temporary files at their peak.
-    """
-
-    ids_bytes: int
-    edges_bytes: int
-    scratch_bytes: int
-
-
-def estimate(
-    *,
-    num_nodes: int,
-    text_bytes: int,
-    num_edges: int,
-    column_bytes: int,
-    ids_memory_bytes: int,
-    edges_memory_bytes: int,
-    csr: bool = False,
-) -> BuildEstimate:
-    """Estimate what building takes, for node indices below 2^31 and both ends of one node type.
-
-    Args:
-        num_nodes: distinct ids.
-        text_bytes: bytes of all ids that are strings, 0 for integers.
-        num_edges: edges added.
-        column_bytes: bytes of all columns of one edge.
-        ids_memory_bytes: what the ids are given.
-        edges_memory_bytes: what the edges are given.
-        csr: whether they are written by source as well.
-    """
-    held_bytes = min(ids_bytes(num_nodes, text_bytes), ids_memory_bytes)
-    scratch_bytes = 0
-    if ids_bytes(num_nodes, text_bytes, tight=True) > ids_memory_bytes:
-        id_bytes = 8 if not text_bytes else 4 + text_bytes // max(1, num_nodes)
-        # Every known id with its number; every end with its partition and the number found for it; columns.
-        scratch_bytes += num_nodes * (8 + id_bytes) + num_edges * (2 * (id_bytes + 1 + 8) + column_bytes)
-    by_target = edges_bytes(num_edges, column_bytes)
-    by_source = edges_bytes(num_edges, _INDEX_BYTES) if csr else 0
-    if by_target > edges_memory_bytes:
-        scratch_bytes += num_edges * (_KEY_BYTES + column_bytes)
-    if by_source > edges_memory_bytes:
-        scratch_bytes = max(scratch_bytes, num_edges * (_KEY_BYTES + _INDEX_BYTES))
-    return BuildEstimate(held_bytes, min(max(by_target, by_source), edges_memory_bytes), scratch_bytes)

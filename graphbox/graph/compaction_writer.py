@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
+from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, NotFoundError
 from graphbox.graph.array_file import map_array
 from graphbox.graph.format import (
@@ -22,7 +23,6 @@ from graphbox.graph.format import (
     next_folder,
     read_manifest,
     remove_compactions,
-    sync_folder,
 )
 from graphbox.graph.version_files import kept_files, kept_manifests, remove_version
 
@@ -142,7 +142,7 @@ class CompactionWriter(FolderWriter):
             base = self.path / self.folder
             self._directory.rename(base)
             self._directory = base
-            sync_folder(self.path)
+            flush_to_disk(self.path)
             self._put(
                 {
                     **now,

@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from graphbox.durable import flush_to_disk
 from graphbox.errors import (
     ConflictError,
     DoesNotFitError,
@@ -449,7 +450,7 @@ class FolderWriter:
                 raise self._does_not_fit(self._directory, 0, str(error.strerror)) from error
             raise
         for folder, _, _ in os.walk(self._directory, topdown=False):
-            sync_folder(Path(folder))
+            flush_to_disk(Path(folder))
 
     def _put(self, manifest: Mapping[str, Any], *, keep_versions: bool = True) -> None:
         """Put the manifest, which names all that was written, in place, and remove what it names no more."""
@@ -462,7 +463,7 @@ class FolderWriter:
             remove_versions(self.path)  # first: what is removed must not stay readable if this process dies
         beside.replace(self.path / MANIFEST)
         self._committed = True
-        sync_folder(self.path)
+        flush_to_disk(self.path)
         _remove_others(self.path, keep=folders_of(manifest))
 
     def _new_graph(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -584,12 +585,3 @@ def _sync_files(paths: Sequence[Path]) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         for file in files:
             os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Have the entries of a folder on disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,9 +1,7 @@
 """Arrays larger than memory: rows and lists read from disk in batches and passes, the often used kept.
 
-Three tiers are foreseen, each around the next: HBM, MEM, SSD. This module has the lower two, which the native
-core joins in one store (``csrc/store``): files are read past the page cache with many requests in flight, and
-what is wanted often stays in memory under a budget in bytes. A tier above offers what :class:`RowTier` and
-:class:`ListTier` ask for and takes one of them as the next.
+The native core joins the tiers MEM and SSD in one store (``csrc/store``): files are read past the page cache
+with many requests in flight, and what is wanted often stays in memory under a budget in bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +28,8 @@ __all__ = [
     "PART_BYTES",
     "Backend",
     "ListFiles",
-    "ListTier",
     "Lists",
     "ReadLists",
-    "RowTier",
     "Rows",
     "TierOptions",
     "TierStats",
@@ -97,50 +93,6 @@ class TierStats:
     def hit_rate(self) -> float:
         """Share of the parts that memory had; 0 before the first request."""
         return self.hits / max(self.hits + self.misses, 1)
-
-
-class RowTier(Protocol):
-    """Rows of one shape, whatever tier they come from."""
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers."""
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row."""
-
-    @property
-    def stats(self) -> TierStats:
-        """What it did and holds."""
-
-    def rows(self, index: npt.ArrayLike, out: Array | None = None) -> Array:
-        """Return the rows [len(index), *row_shape]."""
-
-    def pass_reads(self, index: npt.ArrayLike) -> Iterator[tuple[Int64Array, Array]]:
-        """Give (positions in the index, their rows), in the order that reads fastest."""
-
-
-class ListTier(Protocol):
-    """Lists of different lengths, whatever tier they come from."""
-
-    @property
-    def num_lists(self) -> int:
-        """Number of lists."""
-
-    @property
-    def stats(self) -> TierStats:
-        """What it did and holds."""
-
-    def lists(self, index: npt.ArrayLike) -> tuple[Int64Array, Array]:
-        """Return (offsets [len(index) + 1], items): list i is items[offsets[i]:offsets[i + 1]]."""
-
-    def pass_reads(self, index: npt.ArrayLike) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
-        """Give (positions in the index, offsets, items), in the order that reads fastest."""
 
 
 class Rows:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphbox.durable import write_atomically
 from graphbox.errors import FormatError
 from graphbox.graph.manifest import decode_manifest
 
@@ -88,13 +88,8 @@ def add_holder(path: Path, version: str, content: bytes, holder: str) -> None:
         holder: who needs it.
     """
     file = version_path(path, version)
-    file.parent.mkdir(exist_ok=True)
-    beside = file.with_suffix(".tmp")
-    with beside.open("wb") as stream:
+    with write_atomically(file) as stream:
         stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(file)
     _holder_path(file, holder).touch()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphbox.metrics.binary import (
-    CalibrationBin,
     binary_report,
     calibration_bins,
     click_report,
@@ -14,9 +13,8 @@ from graphbox.metrics.classification import (
     accuracy,
     classification_report,
     macro_f1,
-    multilabel_report,
 )
-from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered, filtered_ranks, rank_report
+from graphbox.metrics.filtered import FilteredQueries, filtered_ranks, rank_report
 from graphbox.metrics.links import link_ranks, link_report
 from graphbox.metrics.ranking import (
     POPULARITY_BUCKETS,
@@ -31,7 +29,6 @@ from graphbox.metrics.ranking import (
 __all__ = [
     "POPULARITY_BUCKETS",
     "UNWATCHED",
-    "CalibrationBin",
     "Check",
     "DeviceScores",
     "FilteredQueries",
@@ -45,14 +42,12 @@ __all__ = [
     "calibration_bins",
     "classification_report",
     "click_report",
-    "evaluate_filtered",
     "evaluate_ranking",
     "filtered_ranks",
     "grouped_roc_auc",
     "link_ranks",
     "link_report",
     "macro_f1",
-    "multilabel_report",
     "rank_report",
     "top_k",
 ]

@@ -12,7 +12,7 @@ from graphbox.errors import UsageError
 from graphbox.metrics.blocks import UNWATCHED, Watch, made_in_turn, rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, DeviceScores, ScoreBlock, check_numbers, check_shape
 
-__all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
+__all__ = ["FilteredQueries", "filtered_ranks", "rank_report"]
 
 _BLOCK_ROWS = 128
 
@@ -26,7 +26,6 @@ class FilteredQueries:
         known_indptr: int64 [q + 1].
         known: integer, all known answers of query i at ``known_indptr[i]:known_indptr[i + 1]``, whether in
             training, validation or test; the target may be among them.
-        relations: integer [q], by which figures are told apart as well, or None.
         excluded: int64, distinct, what is no candidate of any query, such as removed nodes; none is a known
             answer.
     """
@@ -34,44 +33,7 @@ class FilteredQueries:
     targets: NDArray[np.integer]
     known_indptr: NDArray[np.int64]
     known: NDArray[np.integer]
-    relations: NDArray[np.integer] | None = None
     excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-
-
-def evaluate_filtered(
-    score: ScoreBlock | DeviceScores,
-    queries: FilteredQueries,
-    num_candidates: int,
-    *,
-    hits: Sequence[int] = (1, 3, 10),
-    block_rows: int | None = None,
-    threads: int | None = None,
-) -> dict[str, float | int]:
-    """Rank the target of each query among all candidates but its other known answers.
-
-    Args:
-        score: as :func:`filtered_ranks` takes it.
-        queries: what to find, and what is true besides.
-        num_candidates: how many candidates there are.
-        hits: the ranks within which a target counts as found.
-        block_rows: as :func:`filtered_ranks` takes it.
-        threads: as :func:`filtered_ranks` takes it.
-
-    Returns:
-        What :func:`rank_report` does; ``mrr_relation_<r>`` and ``queries_relation_<r>`` where relations are
-        given.
-
-    Raises:
-        UsageError: no queries, targets out of range, scores of another shape or NaN.
-    """
-    ranks = filtered_ranks(score, queries, num_candidates, block_rows=block_rows, threads=threads)
-    report = rank_report(ranks, hits=hits)
-    if queries.relations is not None:
-        for relation in np.unique(queries.relations):
-            inside = queries.relations == relation
-            report[f"mrr_relation_{relation}"] = float(np.mean(1 / ranks[inside]))
-            report[f"queries_relation_{relation}"] = int(inside.sum())
-    return report
 
 
 def rank_report(ranks: NDArray[np.float64], *, hits: Sequence[int] = (1, 3, 10)) -> dict[str, float | int]:

@@ -174,7 +174,6 @@ def evaluate_ranking(
     *,
     k: int | Sequence[int] = 20,
     buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
-    query_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     positive_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     block_rows: int | None = None,
     threads: int | None = None,
@@ -187,8 +186,7 @@ def evaluate_ranking(
     the share of queries with a positive among their first k; ``coverage@k`` the share of candidates that are
     among the first k of any query. ``mrr`` is 1 / rank of the best positive in the whole ranking, where a tie
     takes the middle of its ranks. Of a popularity bucket, ``recall@k_<bucket>`` is the share of the bucket's
-    held-out edges that are found, and ``positives_<bucket>`` their number; the same of a group of positives;
-    of a group of queries, ``recall@k_<group>``, ``ndcg@k_<group>`` and ``queries_<group>``.
+    held-out edges that are found, and ``positives_<bucket>`` their number; the same of a group of positives.
 
     The report is the same, bit for bit, for any number of threads: blocks do not depend on it.
 
@@ -199,7 +197,6 @@ def evaluate_ranking(
         in_degree: int64 [candidates], training in-degree by which targets fall into buckets.
         k: length of the ranked list, or several.
         buckets: popularity buckets, disjoint.
-        query_groups: bool [q] by name: which queries are of the group, such as those of one node type.
         positive_groups: bool [p] by name: which positives are of the group, such as those of one edge type.
         block_rows: queries scored at once, fewer where their scores would fill more than 64 MiB; None: 64,
             and 4,096 on a device. Ranking takes as much memory again as the scores, on a device five times.
@@ -221,8 +218,7 @@ def evaluate_ranking(
         )
     of_positives = {bucket.name: bucket.holds(in_degree[queries.positives]) for bucket in buckets}
     of_positives |= positive_groups or {}
-    _check_groups(of_positives, len(queries.positives), "positive")
-    _check_groups(query_groups or {}, len(queries.queries), "query")
+    _check_groups(of_positives, len(queries.positives))
     places = np.empty(len(queries.positives), dtype=np.int64)
     reciprocal_rank = np.empty(len(queries.queries))
     best_place = np.full(len(in_degree), lengths[-1], dtype=np.int64)
@@ -257,7 +253,7 @@ def evaluate_ranking(
             best_place[shown] = np.minimum(best_place[shown], place)
     report: dict[str, float | int] = {}
     for length in lengths:
-        report |= _at(length, queries, places, query_groups or {})
+        report |= _at(length, queries, places)
         candidates = len(in_degree) - len(queries.excluded)
         report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
         for name, inside in of_positives.items():
@@ -268,7 +264,6 @@ def evaluate_ranking(
         "mrr": float(reciprocal_rank.mean()),
         "queries": len(queries.queries),
         "positives": len(queries.positives),
-        **{f"queries_{name}": int(inside.sum()) for name, inside in (query_groups or {}).items()},
     }
 
 
@@ -289,11 +284,11 @@ def _lengths(k: int | Sequence[int]) -> list[int]:
     return lengths
 
 
-def _check_groups(groups: Mapping[str, NDArray[np.bool_]], count: int, each: str) -> None:
+def _check_groups(groups: Mapping[str, NDArray[np.bool_]], count: int) -> None:
     for name, inside in groups.items():
         if inside.shape != (count,):
             raise UsageError(
-                f"expected bool [{count}], a value for each {each}, received {inside.shape}", where=name
+                f"expected bool [{count}], a value for each positive, received {inside.shape}", where=name
             )
 
 
@@ -306,13 +301,8 @@ def _found(places: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
     return (places >= 0) & (places < length)
 
 
-def _at(
-    length: int,
-    queries: RankingQueries,
-    places: NDArray[np.int64],
-    query_groups: Mapping[str, NDArray[np.bool_]],
-) -> dict[str, float | int]:
-    """Return what lists of one length reach, of all queries and of each group."""
+def _at(length: int, queries: RankingQueries, places: NDArray[np.int64]) -> dict[str, float | int]:
+    """Return the figures of lists of one length."""
     number = np.diff(queries.positive_indptr)
     discount = 1.0 / np.log2(np.arange(length) + 2.0)
     found = _found(places, length)
@@ -321,16 +311,11 @@ def _at(
     hits = np.add.reduceat(found, queries.positive_indptr[:-1], dtype=np.int64)
     recall = hits / number
     ndcg = np.add.reduceat(gain, queries.positive_indptr[:-1]) / ideal
-    report: dict[str, float | int] = {
+    return {
         f"recall@{length}": float(recall.mean()),
         f"ndcg@{length}": float(ndcg.mean()),
         f"hit@{length}": float(np.mean(hits > 0)),
     }
-    for name, inside in query_groups.items():
-        if inside.any():
-            report[f"recall@{length}_{name}"] = float(recall[inside].mean())
-            report[f"ndcg@{length}_{name}"] = float(ndcg[inside].mean())
-    return report
 
 
 _Cells = tuple[NDArray[np.int64], NDArray[np.int64]]

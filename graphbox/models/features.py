@@ -19,7 +19,10 @@ from torch import Tensor, nn
 from graphbox.errors import UsageError
 from graphbox.graph.schema import FeatureKind, FeatureSpec
 
-__all__ = ["FeatureEncoder", "FeatureSizes", "LearntFeature", "NodeFeatures"]
+__all__ = ["MISSING_CATEGORY", "FeatureEncoder", "FeatureSizes", "LearntFeature", "NodeFeatures"]
+
+MISSING_CATEGORY = "\n"
+"""Name of the code of a missing category where codes have names; no category has a line break."""
 
 _CATEGORY_SCALE = 0.1
 

@@ -16,10 +16,10 @@ What leaves this file for serving, for B seeds and R relations with at most F ne
 output                  float32 [B, dim]           unit vectors
 ======================  =========================  =====================================================
 
-``SageTower.encode_padded`` computes exactly this with one gather and one batched matrix product for each
-relation and one Gemm (``combine``: weight [dim, (1 + R) * dim], the columns in the order self, relation 0,
-relation 1, ...). Relations keep the order of ``TwoTowerSAGE.relations`` everywhere. ``padded_weights`` makes
-``neighbors`` and ``weights`` from the stored tables of at most F neighbours, where -1 is absent.
+``graphbox.export`` writes this as one gather and one batched matrix product for each relation and one Gemm
+(``combine``: weight [dim, (1 + R) * dim], the columns in the order self, relation 0, relation 1, ...).
+Relations keep the order of ``TwoTowerSAGE.relations`` everywhere. ``neighbors`` and ``weights`` come from the
+stored tables of at most F neighbours, where -1 is absent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from torch.nn import functional
 from graphbox.graph.schema import EdgeType
 from graphbox.models.features import FeatureEncoder, FeatureSizes
 
-__all__ = ["NeighborBlock", "SageTower", "TwoTowerSAGE", "padded_weights"]
+__all__ = ["NeighborBlock", "SageTower", "TwoTowerSAGE"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,23 +74,6 @@ class SageTower(nn.Module):
         """
         combined: Tensor = self.combine(torch.cat([own, *aggregated], dim=1))
         return functional.normalize(combined, dim=1)
-
-    def encode_padded(
-        self, own: Tensor, inputs: Sequence[Tensor], neighbors: Sequence[Tensor], weights: Sequence[Tensor]
-    ) -> Tensor:
-        """Return the same as :meth:`forward` from padded neighbour tables; exportable to ONNX.
-
-        Args:
-            own: float32 [seeds, dim].
-            inputs: for each relation float32 [nodes, dim].
-            neighbors: for each relation int64 [seeds, F], 0 where absent.
-            weights: for each relation float32 [seeds, F], 0 where absent.
-        """
-        aggregated = [
-            torch.matmul(weight.unsqueeze(1), rows[table]).squeeze(1)
-            for rows, table, weight in zip(inputs, neighbors, weights, strict=True)
-        ]
-        return self.forward(own, aggregated)
 
 
 class TwoTowerSAGE(nn.Module):
@@ -152,21 +135,6 @@ class TwoTowerSAGE(nn.Module):
     def logits(self, queries: Tensor, targets: Tensor) -> Tensor:
         """Return the logits of all pairs: float32 [queries, targets]."""
         return self.log_scale.exp() * (queries @ targets.T)
-
-
-def padded_weights(table: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``neighbors`` and ``weights`` of a neighbour table.
-
-    Args:
-        table: int [n, F], positions of neighbours, -1 where absent.
-
-    Returns:
-        int64 [n, F] with 0 where absent (a position that exists, of weight 0: -1 would silently read the
-        last row in ONNX), and float32 [n, F].
-    """
-    present = table >= 0
-    number = present.sum(dim=1, keepdim=True).clamp(min=1).to(torch.float32)
-    return table.clamp(min=0).to(torch.int64), present.to(torch.float32) * number.rsqrt()
 
 
 def _aggregate(inputs: Tensor, block: NeighborBlock) -> Tensor:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from graphbox.pglbox.convert import Conversion, Outcome, convert
-from graphbox.pglbox.keys import KEYS, Fate, Key, key_table
+from graphbox.pglbox.keys import KEYS, Fate, key_table
 
-__all__ = ["KEYS", "Conversion", "Fate", "Key", "Outcome", "convert", "key_table"]
+__all__ = ["KEYS", "Conversion", "Fate", "Outcome", "convert", "key_table"]

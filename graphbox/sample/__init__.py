@@ -26,6 +26,7 @@ from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
 from graphbox.sample.walk import random_walk
+from graphbox.sample.walk_plan import WalkOptions
 
 __all__ = [
     "Batch",
@@ -46,6 +47,7 @@ __all__ = [
     "PprNeighbors",
     "TierFetch",
     "TripleLoader",
+    "WalkOptions",
     "derived_table_bytes",
     "gather_rows",
     "keep_probability",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,9 @@ from graphbox import _core
 from graphbox.device import on_device
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import EdgeType
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.device_walk import device_walkers, refuse_unknown
-from graphbox.sample.walk_plan import several_metapaths
+from graphbox.sample.device_walk import device_walkers
+from graphbox.sample.walk_plan import WalkOptions
 
 if TYPE_CHECKING:
     import torch
@@ -86,16 +85,13 @@ def device_walk_pairs(
     start: object,
     length: int,
     window: int,
-    p: float,
-    q: float,
-    metapath: Sequence[EdgeType] | None,
+    options: WalkOptions,
     key: Key,
     *,
     type_offsets: Mapping[str, int] | None,
     dynamic_window: bool,
     keep: npt.NDArray[np.float64] | None,
     chunk_walks: int,
-    options: Mapping[str, Any],
 ) -> Iterator[Pairs]:
     """Yield the pairs of walks on a device in chunks: see :func:`graphbox.sample.walk_pairs`.
 
@@ -104,36 +100,18 @@ def device_walk_pairs(
         start: as there.
         length: as there.
         window: as there.
-        p: as there.
-        q: as there.
-        metapath: as there.
+        options: as there.
         key: seed, epoch, batch.
         type_offsets: as there.
         dynamic_window: as there.
         keep: float64 [keys], the probability that an occurrence of each key stays, or None.
         chunk_walks: walks of a chunk.
-        options: as there.
 
     Raises:
         UsageError: a wrong argument.
-        UnsupportedError: an argument that walks on a device do not know.
+        UnsupportedError: an option that walks on a device do not know.
     """
-    known = {"metapaths", "metapath_of", "weighted", "restart_probability"}
-    unknown = {name: value for name, value in options.items() if name not in known}
-    if unknown.get("temporal_strategy") == "uniform":  # what it is for walks that look at no times
-        del unknown["temporal_strategy"]
-    refuse_unknown(unknown)
-    plan = device_walkers(
-        graph,
-        start,
-        length,
-        p,
-        q,
-        several_metapaths(metapath, options.get("metapaths")),
-        options.get("metapath_of"),
-        options.get("weighted", False),
-        options.get("restart_probability", 0.0),
-    )
+    plan = device_walkers(graph, start, length, options)
     offsets = None
     if type_offsets is not None:
         missing = [name for path in plan.types for name in path if name not in type_offsets]

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UsageError
 from graphbox.sample.adjacency import Direction, EdgeType, directed_steps, edge_type_name
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.node_tensor import node_tensor
-from graphbox.sample.walk_plan import (
-    check_weighted,
-    node2vec_parameter,
-    probability,
-    refuse_several_types,
-    several_metapaths,
-    step_count,
-    weighted_steps,
-)
+from graphbox.sample.walk_plan import WalkOptions, check_weighted, step_count, weighted_steps
 
 if TYPE_CHECKING:
     import torch
@@ -28,27 +20,17 @@ __all__ = [
     "DeviceWalkers",
     "device_walkers",
     "plan_device_walk",
-    "refuse_unknown",
     "walk_device_graph",
 ]
 
 DirectedStep = tuple[EdgeType, Direction, str]
 
 
+_NOT_ON_A_DEVICE = ("second", "temporal", "start_time", "time_window", "strictly_later", "temporal_strategy")
+
+
 def walk_device_graph(
-    graph: DeviceGraph,
-    start: object,
-    length: int,
-    p: float,
-    q: float,
-    metapath: Sequence[EdgeType] | None,
-    key: tuple[int, int, int],
-    *,
-    metapaths: Sequence[Sequence[EdgeType]] | None,
-    metapath_of: object | None,
-    weighted: bool | Collection[EdgeType],
-    restart_probability: float,
-    unknown: Mapping[str, object],
+    graph: DeviceGraph, start: object, length: int, options: WalkOptions, key: tuple[int, int, int]
 ) -> torch.Tensor:
     """Walk on the device of ``graph``: see :func:`graphbox.sample.random_walk`.
 
@@ -56,45 +38,16 @@ def walk_device_graph(
         graph: where to walk.
         start: as there.
         length: as there.
-        p: as there.
-        q: as there.
-        metapath: as there.
+        options: as there.
         key: seed, epoch, batch.
-        metapaths: as there.
-        metapath_of: as there.
-        weighted: as there.
-        restart_probability: as there.
-        unknown: arguments that walks on a device do not know, by name; they must be empty.
 
     Raises:
         UsageError: a wrong argument.
-        UnsupportedError: an argument that walks on a device do not know.
+        UnsupportedError: an option that walks on a device do not know.
     """
-    refuse_unknown(unknown)
-    plan = device_walkers(
-        graph,
-        start,
-        length,
-        p,
-        q,
-        several_metapaths(metapath, metapaths),
-        metapath_of,
-        weighted,
-        restart_probability,
-    )
+    plan = device_walkers(graph, start, length, options)
     with graph.reading():
         return plan.walker.walk(plan.start, plan.path_of, key)
-
-
-def refuse_unknown(unknown: Mapping[str, object]) -> None:
-    """Raise UnsupportedError unless arguments that walks on a device do not know are empty."""
-    for name, value in unknown.items():
-        if value is not None and value is not False:
-            raise UnsupportedError(
-                f"walks on a device know no {name}",
-                where=name,
-                hint="walk along the graph itself instead of its DeviceGraph",
-            )
 
 
 class DeviceWalkers(NamedTuple):
@@ -113,26 +66,22 @@ class DeviceWalkers(NamedTuple):
     types: list[list[str]]
 
 
-def device_walkers(
-    graph: DeviceGraph,
-    start: object,
-    length: int,
-    p: float,
-    q: float,
-    metapaths: Sequence[Sequence[EdgeType] | None],
-    metapath_of: object | None,
-    weighted: bool | Collection[EdgeType],
-    restart_probability: float,
-) -> DeviceWalkers:
+def device_walkers(graph: DeviceGraph, start: object, length: int, options: WalkOptions) -> DeviceWalkers:
     """Return walkers, their arguments checked: see :func:`graphbox.sample.random_walk`.
 
     Raises:
         UsageError: a wrong argument.
+        UnsupportedError: an option that walks on a device do not know.
     """
     from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
 
-    walk, followed = plan_device_walk(graph, length, p, q, metapaths, weighted, restart_probability)
-    walkers, path_of = _walkers(graph, start, metapath_of, followed)
+    options.refuse(
+        _NOT_ON_A_DEVICE,
+        "walks on a device know no {name}",
+        "walk along the graph itself instead of its DeviceGraph",
+    )
+    walk, followed = plan_device_walk(graph, length, options)
+    walkers, path_of = _walkers(graph, start, options.metapath_of, followed)
     types = [_column_types(path, walk.length) for path in followed]
     return DeviceWalkers(DeviceWalker(walk, graph.device), walkers, path_of, types)
 
@@ -144,24 +93,14 @@ def _column_types(path: Sequence[DirectedStep], length: int) -> list[str]:
 
 
 def plan_device_walk(
-    graph: DeviceGraph,
-    length: int,
-    p: float,
-    q: float,
-    metapaths: Sequence[Sequence[EdgeType] | None],
-    weighted: bool | Collection[EdgeType],
-    restart_probability: float = 0.0,
+    graph: DeviceGraph, length: int, options: WalkOptions
 ) -> tuple[DeviceWalk, list[list[DirectedStep]]]:
     """Return what walkers do, as kernels take it, and of each metapath its steps.
 
     Args:
         graph: where to walk; lists and weights that are needed come to the device.
-        length: see :func:`graphbox.sample.random_walk`, as for the rest.
-        p: node2vec's return parameter.
-        q: node2vec's in-out parameter.
-        metapaths: edge types of the steps of each; ``[None]``: the only edge type.
-        weighted: which edge types are followed in proportion to their weights.
-        restart_probability: as there.
+        length: see :func:`graphbox.sample.random_walk`.
+        options: see there.
 
     Raises:
         UsageError: a wrong argument.
@@ -169,14 +108,11 @@ def plan_device_walk(
     from graphbox.sample.walk_gpu import DeviceWalk, DeviceWalkStep
 
     length = step_count(length)
-    p, q = node2vec_parameter(p, "p"), node2vec_parameter(q, "q")
-    restart_probability = probability(restart_probability)
+    p, q, restart_probability = options.checked_bias()
     looks_back = (p, q) != (1.0, 1.0)
-    if looks_back or restart_probability > 0:
-        refuse_several_types(metapaths)
-    followed = [_directed_path(graph, path, length) for path in metapaths]
-    check_weighted(weighted, [name for path in followed for _, _, name in path])
-    by_weight = [weighted_steps(weighted, [name for _, _, name in path]) for path in followed]
+    followed = [_directed_path(graph, path, length) for path in options.paths]
+    check_weighted(options.weighted, [name for path in followed for _, _, name in path])
+    by_weight = [weighted_steps(options.weighted, [name for _, _, name in path]) for path in followed]
     graph.hold(
         [step[:2] for path in followed for step in path],
         [

@@ -23,7 +23,7 @@ from graphbox.native import (
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_pairs import device_walk_pairs, pairs_of_tensor
-from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk, step_count, whole_number
+from graphbox.sample.walk_plan import WalkKeywords, WalkOptions, WalkPlan, plan_walk, step_count, whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -165,6 +165,17 @@ def skip_gram_pairs(
     return out[0][:count], out[1][:count]
 
 
+class _Keywords(WalkKeywords, total=False):
+    type_offsets: Mapping[str, int] | None
+    dynamic_window: bool
+    subsample: npt.ArrayLike | None
+    chunk_pairs: int
+    seed: int
+    epoch: int
+    batch: int
+    num_threads: int | None
+
+
 @overload
 def walk_pairs(
     graph: GraphLike | Adjacency | DeviceGraph,
@@ -174,16 +185,7 @@ def walk_pairs(
     p: float = ...,
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
-    *,
-    type_offsets: Mapping[str, int] | None = ...,
-    dynamic_window: bool = ...,
-    subsample: npt.ArrayLike | None = ...,
-    chunk_pairs: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    num_threads: int | None = ...,
-    **options: Unpack[WalkOptions],
+    **options: Unpack[_Keywords],
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]: ...
 
 
@@ -196,16 +198,7 @@ def walk_pairs(
     p: float = ...,
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
-    *,
-    type_offsets: Mapping[str, int] | None = ...,
-    dynamic_window: bool = ...,
-    subsample: npt.ArrayLike | None = ...,
-    chunk_pairs: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    num_threads: int | None = ...,
-    **options: Unpack[WalkOptions],
+    **options: Unpack[_Keywords],
 ) -> Iterator[Pairs]: ...
 
 
@@ -226,7 +219,7 @@ def walk_pairs(
     epoch: int = 0,
     batch: int = 0,
     num_threads: int | None = None,
-    **options: Unpack[WalkOptions],
+    **options: Unpack[WalkKeywords],
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the skip-gram pairs of random walks in chunks; the walks of one chunk are held at a time.
 
@@ -234,14 +227,14 @@ def walk_pairs(
     :func:`graphbox.random_walk` returns for the same arguments, in its order.
 
     Args:
-        graph: see :func:`graphbox.random_walk`, as for ``start``, ``length``, ``p``, ``q``, ``metapath`` and
-            ``options``. Of a :class:`graphbox.sample.DeviceGraph` pairs are the same, and stay on its device.
+        graph: see :func:`graphbox.random_walk`, as for ``start`` and ``length``. Of a
+            :class:`graphbox.sample.DeviceGraph` pairs are the same, and stay on its device.
         start: integers [n], node indices.
         length: number of steps of a walk.
         window: see :func:`skip_gram_pairs`, as for ``dynamic_window`` and ``subsample``.
-        p: node2vec's return parameter.
-        q: node2vec's in-out parameter.
-        metapath: edge types of the steps.
+        p: see :class:`graphbox.sample.WalkOptions`, as for ``q`` and ``metapath``.
+        q: see there.
+        metapath: see there.
         type_offsets: a number for each node type of the walks, added to its node indices: makes keys of one
             numbering out of several node types. None: the indices as they are.
         dynamic_window: draw a window for each centre.
@@ -252,7 +245,7 @@ def walk_pairs(
         epoch: part of their key.
         batch: part of their key.
         num_threads: None: see :func:`graphbox.native.thread_count`.
-        options: the other keyword arguments of :func:`graphbox.random_walk`.
+        options: see :class:`graphbox.sample.WalkOptions`.
 
     Returns:
         An iterator of (centres, contexts), int64 [pairs of the chunk] each, at least one pair; torch tensors
@@ -264,6 +257,7 @@ def walk_pairs(
         DataError: the adjacency is damaged.
     """
     key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
+    chosen = WalkOptions(p, q, metapath, **options)
     if isinstance(graph, DeviceGraph):
         window = _checked_window(window)
         return device_walk_pairs(
@@ -271,17 +265,14 @@ def walk_pairs(
             start,
             length,
             window,
-            p,
-            q,
-            metapath,
+            chosen,
             key,
             type_offsets=type_offsets,
             dynamic_window=bool(dynamic_window),
             keep=_keep(subsample),
             chunk_walks=_walks_of_a_chunk(chunk_pairs, window, step_count(length)),
-            options=options,
         )
-    plan = plan_walk(graph, start, length, metapath, p, q, num_threads, **options)
+    plan = plan_walk(graph, start, length, chosen, num_threads)
     offsets = None if type_offsets is None else _columns(_known_types(plan), type_offsets, "type_offsets")
     arguments = _pair_arguments(window, offsets, dynamic_window, subsample)
     chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import DataError, UnsupportedError, UsageError
+from graphbox.errors import DataError, UsageError
 from graphbox.native import Int64Array, thread_count
 from graphbox.sample.adjacency import EdgeType, directed_steps, edge_type_name
 from graphbox.sample.derived import no_column
 from graphbox.sample.walk_plan import (
     Walkers,
+    WalkOptions,
     check_weighted,
-    node2vec_parameter,
-    refuse_several_types,
-    several_metapaths,
     step_count,
     walkers_of,
     weighted_steps,
@@ -307,21 +305,23 @@ class _Lists:
         return cls(indptr, columns["indices"], _core.AliasTables(indptr, weight, step.name, threads))
 
 
+_NOT_IN_TIERS = (
+    "restart_probability",
+    "temporal",
+    "start_time",
+    "strictly_later",
+    "time_window",
+    "temporal_strategy",
+)
+
+
 def walk_tiers(
     graph: TieredGraph,
     start: object,
     length: int,
-    p: float,
-    q: float,
-    metapath: Sequence[EdgeType] | None,
+    options: WalkOptions,
     key: tuple[int, int, int],
     threads: int | None,
-    *,
-    metapaths: Sequence[Sequence[EdgeType]] | None,
-    metapath_of: object | None,
-    weighted: bool | Collection[EdgeType],
-    second: object | None,
-    unsupported: Mapping[str, object],
 ) -> Int64Array:
     """Walk over a graph on disk: see :func:`graphbox.random_walk`.
 
@@ -329,40 +329,28 @@ def walk_tiers(
         graph: the graph.
         start: as there.
         length: as there.
-        p: as there.
-        q: as there.
-        metapath: as there.
+        options: as there.
         key: seed, epoch, batch.
         threads: as there.
-        metapaths: as there.
-        metapath_of: as there.
-        weighted: as there.
-        second: as there.
-        unsupported: other arguments by name; all must be false.
 
     Returns:
         int64 [n, length + 1], -1 after a dead end.
 
     Raises:
         UsageError: a wrong argument.
-        UnsupportedError: an argument that needs the graph in memory.
+        UnsupportedError: an option that needs the graph in memory.
         NotFoundError: a step goes along edges whose CSR is not on disk.
         DataError: a weight that is not a positive number, or a damaged list.
     """
-    for name, value in unsupported.items():
-        if value:
-            raise UnsupportedError(
-                f"`{name}` needs the graph in memory, received one in tiers",
-                where=name,
-                hint="walk on the graph itself, without tiered()",
-            )
+    options.refuse(
+        _NOT_IN_TIERS,
+        "`{name}` needs the graph in memory, received one in tiers",
+        "walk on the graph itself, without tiered()",
+    )
     length = step_count(length)
-    p, q = node2vec_parameter(p, "p"), node2vec_parameter(q, "q")
-    paths = several_metapaths(metapath, metapaths)
-    if (p, q) != (1.0, 1.0):
-        refuse_several_types(paths)
-    steps = _tiered_steps(graph, paths, length, weighted)
-    walkers = walkers_of(start, len(steps), length, second, metapath_of)
+    p, q, _ = options.checked_bias()
+    steps = _tiered_steps(graph, options.paths, length, options.weighted)
+    walkers = walkers_of(start, len(steps), length, options.second, options.metapath_of)
     walker = TieredWalker(steps, length, p, q, list_bytes=graph.pass_bytes, threads=threads)
     walks = np.empty((len(walkers.start), length + 1), np.int64)
     for first in range(0, len(walks), _MOST_WALKERS):

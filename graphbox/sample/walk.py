@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.native import (
-    Int64Array,
-    batch_number,
-    epoch_number,
-    like,
-    seed_number,
-)
+from graphbox.native import Int64Array, batch_number, epoch_number, like, seed_number
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, is_tiered
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_walk import walk_device_graph
 from graphbox.sample.tiered_walk import walk_tiers
-from graphbox.sample.walk_plan import (
-    TimeStrategy,
-    WalkOptions,
-    WalkPlan,
-    plan_walk,
-)
+from graphbox.sample.walk_plan import WalkKeywords, WalkOptions, plan_walk
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +21,13 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["random_walk"]
+
+
+class _Keywords(WalkKeywords, total=False):
+    seed: int
+    epoch: int
+    batch: int
+    num_threads: int | None
 
 
 @overload
@@ -42,12 +38,7 @@ def random_walk(
     p: float = ...,
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
-    *,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    num_threads: int | None = ...,
-    **options: Unpack[WalkOptions],
+    **options: Unpack[_Keywords],
 ) -> torch.Tensor: ...
 
 
@@ -59,12 +50,7 @@ def random_walk(
     p: float = ...,
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
-    *,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    num_threads: int | None = ...,
-    **options: Unpack[WalkOptions],
+    **options: Unpack[_Keywords],
 ) -> Int64Array: ...
 
 
@@ -76,20 +62,11 @@ def random_walk(
     q: float = 1.0,
     metapath: Sequence[EdgeType] | None = None,
     *,
-    metapaths: Sequence[Sequence[EdgeType]] | None = None,
-    metapath_of: npt.ArrayLike | None = None,
-    weighted: bool | Collection[EdgeType] = False,
-    second: Any | None = None,
-    restart_probability: float = 0.0,
-    temporal: bool = False,
-    start_time: Any | None = None,
-    strictly_later: bool = False,
-    time_window: int | None = None,
-    temporal_strategy: TimeStrategy = "uniform",
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
     num_threads: int | None = None,
+    **options: Unpack[WalkKeywords],
 ) -> Any:
     """Walk ``length`` steps from each start, every out-edge equally likely unless told otherwise.
 
@@ -129,32 +106,14 @@ def random_walk(
             CSR of their edge type on disk. Restarts and times are refused there.
         start: integers [n], node indices.
         length: number of steps, 0 or more.
-        p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
-        q: node2vec's in-out parameter, 1e-30 to 1e30: the higher, the closer walkers stay to where they were.
-            With ``p`` or ``q`` other than 1 the neighbours of each node must ascend, as those of a graph do;
-            this is checked once for each CSR.
-        metapath: edge types of the steps. ``rev_`` before a relation goes against its edges:
-            ``(("package", "depends", "package"), ("package", "rev_depends", "package"))``. With ``p``,
-            ``q`` or ``restart_probability`` it must be one edge type between nodes of one type.
-        metapaths: several of them, in place of ``metapath``.
-        metapath_of: integers [n], the number of the metapath of each walker.
-        weighted: choose by the weights of all edges, or of those of some edge types of the metapaths.
-        second: integers [n]: the node that each walker goes to first, from where it goes on as from its first
-            step. With ``start_time`` walks begin so with edges that have just come in; they need not be in
-            the graph, and are not looked up.
-        restart_probability: at least 0 and below 1, rounded to a multiple of 2^-32.
-        temporal: let times not decrease along a walk. Not with ``weighted``, ``p``, ``q`` or
-            ``restart_probability``.
-        start_time: an integer, or integers [n]: no edge before it is taken. None: any edge may be the first.
-        strictly_later: let times increase: of each edge, and of the first beyond ``start_time``.
-        time_window: most time between one edge and the next, and between ``start_time`` and the first.
-        temporal_strategy: ``uniform`` chooses among the edges that are late enough with equal probabilities;
-            ``linear`` prefers those that come soon: of ``k`` edges by time the first has weight ``k``, the
-            next ``k - 1``, the last 1.
+        p: see :class:`graphbox.sample.WalkOptions`, as for ``q`` and ``metapath``.
+        q: see there.
+        metapath: see there.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
         num_threads: None: see :func:`graphbox.native.thread_count`.
+        options: see :class:`graphbox.sample.WalkOptions`.
 
     Returns:
         int64 [n, length + 1], node indices, the start first, -1 after a dead end; a torch tensor when
@@ -166,75 +125,11 @@ def random_walk(
         UnsupportedError: ``temporal`` with what it does not go with.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
-    if isinstance(graph, DeviceGraph):
-        return walk_device_graph(
-            graph,
-            start,
-            length,
-            p,
-            q,
-            metapath,
-            (seed_number(seed), epoch_number(epoch), batch_number(batch)),
-            metapaths=metapaths,
-            metapath_of=metapath_of,
-            weighted=weighted,
-            restart_probability=restart_probability,
-            unknown={
-                "second": second,
-                "temporal": temporal,
-                "start_time": start_time,
-                "time_window": time_window,
-                "strictly_later": strictly_later,
-                "temporal_strategy": temporal_strategy != "uniform",
-            },
-        )
-    if is_tiered(graph):
-        walks = walk_tiers(
-            graph,
-            start,
-            length,
-            p,
-            q,
-            metapath,
-            (seed_number(seed), epoch_number(epoch), batch_number(batch)),
-            num_threads,
-            metapaths=metapaths,
-            metapath_of=metapath_of,
-            weighted=weighted,
-            second=second,
-            unsupported={
-                "restart_probability": restart_probability,
-                "temporal": temporal,
-                "start_time": start_time is not None,
-                "strictly_later": strictly_later,
-                "time_window": time_window is not None,
-                "temporal_strategy": temporal_strategy != "uniform",
-            },
-        )
-        return like(walks, start)
-    plan = plan_walk(
-        graph,
-        start,
-        length,
-        metapath,
-        p,
-        q,
-        num_threads,
-        metapaths=metapaths,
-        metapath_of=metapath_of,
-        weighted=weighted,
-        second=second,
-        restart_probability=restart_probability,
-        temporal=temporal,
-        start_time=start_time,
-        strictly_later=strictly_later,
-        time_window=time_window,
-        temporal_strategy=temporal_strategy,
-    )
-    return _walk(plan, start, seed, epoch, batch)
-
-
-def _walk(plan: WalkPlan, start: Any, seed: int, epoch: int, batch: int) -> Any:
+    chosen = WalkOptions(p, q, metapath, **options)
     key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
-    walks = _core.random_walks(plan.native, plan.walkers.all(), key, plan.threads)
-    return like(walks, start)
+    if isinstance(graph, DeviceGraph):
+        return walk_device_graph(graph, start, length, chosen, key)
+    if is_tiered(graph):
+        return like(walk_tiers(graph, start, length, chosen, key, num_threads), start)
+    plan = plan_walk(graph, start, length, chosen, num_threads)
+    return like(_core.random_walks(plan.native, plan.walkers.all(), key, plan.threads), start)

@@ -27,17 +27,15 @@ from graphbox.sample.list_order import most_parallel_edges
 
 __all__ = [
     "TimeStrategy",
+    "WalkKeywords",
     "WalkOptions",
     "WalkPlan",
     "Walkers",
     "check_weighted",
     "column_types",
-    "node2vec_parameter",
     "plan_steps",
     "plan_walk",
     "probability",
-    "refuse_several_types",
-    "several_metapaths",
     "step_count",
     "steps_to_follow",
     "walk_step",
@@ -56,8 +54,8 @@ _LONGEST_WALK = 2**31 - 1
 _OUT_OF_TIME = ("start_time", "strictly_later", "time_window", "temporal_strategy")
 
 
-class WalkOptions(TypedDict, total=False):
-    """Keyword arguments that all kinds of walks take: see :func:`graphbox.random_walk`."""
+class WalkKeywords(TypedDict, total=False):
+    """Keyword arguments of walks: see :class:`WalkOptions`."""
 
     metapaths: Sequence[Sequence[EdgeType]] | None
     metapath_of: npt.ArrayLike | None
@@ -69,6 +67,92 @@ class WalkOptions(TypedDict, total=False):
     strictly_later: bool
     time_window: int | None
     temporal_strategy: TimeStrategy
+
+
+@dataclass(frozen=True, eq=False)
+class WalkOptions:
+    """Options of random walks, wherever the graph is.
+
+    Attributes:
+        p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
+        q: node2vec's in-out parameter, 1e-30 to 1e30: the higher, the closer walkers stay to where they were.
+            With ``p`` or ``q`` other than 1 the neighbours of each node must ascend, as those of a graph do;
+            this is checked once for each CSR.
+        metapath: edge types of the steps. ``rev_`` before a relation goes against its edges:
+            ``(("package", "depends", "package"), ("package", "rev_depends", "package"))``. With ``p``,
+            ``q`` or ``restart_probability`` it must be one edge type between nodes of one type.
+        metapaths: several of them, in place of ``metapath``.
+        metapath_of: integers [n], the number of the metapath of each walker.
+        weighted: choose by the weights of all edges, or of those of some edge types of the metapaths.
+        second: integers [n]: the node that each walker goes to first, from where it continues as from its
+            first step. With ``start_time`` walks begin so with edges that have just come in; they need not be
+            in the graph, and are not looked up.
+        restart_probability: at least 0 and below 1, rounded to a multiple of 2^-32.
+        temporal: let times not decrease along a walk. Not with ``weighted``, ``p``, ``q`` or
+            ``restart_probability``.
+        start_time: an integer, or integers [n]: no edge before it is taken. None: any edge may be the first.
+        strictly_later: let times increase: of each edge, and of the first beyond ``start_time``.
+        time_window: most time between one edge and the next, and between ``start_time`` and the first.
+        temporal_strategy: ``uniform`` chooses among the edges that are late enough with equal probabilities;
+            ``linear`` prefers those that come soon: of ``k`` edges by time the first has weight ``k``, the
+            next ``k - 1``, the last 1.
+    """
+
+    p: float = 1.0
+    q: float = 1.0
+    metapath: Sequence[EdgeType] | None = None
+    metapaths: Sequence[Sequence[EdgeType]] | None = None
+    metapath_of: Any | None = None
+    weighted: bool | Collection[EdgeType] = False
+    second: Any | None = None
+    restart_probability: float = 0.0
+    temporal: bool = False
+    start_time: Any | None = None
+    strictly_later: bool = False
+    time_window: int | None = None
+    temporal_strategy: TimeStrategy = "uniform"
+
+    @property
+    def paths(self) -> list[Sequence[EdgeType] | None]:
+        """The metapaths of walkers.
+
+        Raises:
+            UsageError: they are given in both ways, or there are none.
+        """
+        if self.metapaths is None:
+            return [self.metapath]
+        if self.metapath is not None:
+            raise UsageError("expected metapath or metapaths, received both", where="metapaths")
+        if not len(self.metapaths):
+            raise UsageError("expected at least one metapath, received none", where="metapaths")
+        return list(self.metapaths)
+
+    def checked_bias(self) -> tuple[float, float, float]:
+        """Return ``p``, ``q`` and ``restart_probability``.
+
+        Raises:
+            UsageError: a number out of its range, or several edge types where they need one.
+        """
+        p, q, restart = _bias(self.p, "p"), _bias(self.q, "q"), probability(self.restart_probability)
+        if (p, q) != (1.0, 1.0) or restart > 0:
+            _refuse_several_types(self.paths)
+        return p, q, restart
+
+    def refuse(self, names: Sequence[str], message: str, hint: str) -> None:
+        """Reject options that are not supported somewhere.
+
+        Args:
+            names: of these options.
+            message: of the error, with ``{name}``.
+            hint: of the error.
+
+        Raises:
+            UnsupportedError: one of them has another value than its default.
+        """
+        for name in names:
+            value, default = getattr(self, name), getattr(WalkOptions, name)
+            if value is not default and (default is None or value != default):
+                raise UnsupportedError(message.format(name=name), where=name, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -124,21 +208,8 @@ def plan_walk(
     graph: GraphLike | Adjacency,
     start: object,
     length: int,
-    metapath: Sequence[EdgeType] | None,
-    p: float,
-    q: float,
+    options: WalkOptions,
     threads: int | None,
-    *,
-    metapaths: Sequence[Sequence[EdgeType]] | None = None,
-    metapath_of: npt.ArrayLike | None = None,
-    weighted: bool | Collection[EdgeType] = False,
-    second: Any | None = None,
-    restart_probability: float = 0.0,
-    temporal: bool = False,
-    start_time: Any | None = None,
-    strictly_later: bool = False,
-    time_window: int | None = None,
-    temporal_strategy: TimeStrategy = "uniform",
 ) -> WalkPlan:
     """Check the arguments of :func:`graphbox.random_walk` and find what the walkers follow.
 
@@ -148,21 +219,19 @@ def plan_walk(
         DataError: the adjacency is damaged.
     """
     length = step_count(length)
-    looks_back = (node2vec_parameter(p, "p"), node2vec_parameter(q, "q")) != (1.0, 1.0)
-    restart_probability = probability(restart_probability)
-    paths = several_metapaths(metapath, metapaths)
-    if looks_back or restart_probability > 0:
-        refuse_several_types(paths)
-    rule = (strictly_later, time_window, temporal_strategy)
-    if temporal:
-        _refuse_other_choices(looks_back, restart_probability > 0, weighted)
+    p, q, restart_probability = options.checked_bias()
+    looks_back = (p, q) != (1.0, 1.0)
+    paths = options.paths
+    rule = (options.strictly_later, options.time_window, options.temporal_strategy)
+    if options.temporal:
+        _refuse_other_choices(looks_back, restart_probability > 0, options.weighted)
         _check_rule(*rule)
-    elif start_time is not None or rule != (False, None, "uniform"):
+    elif options.start_time is not None or rule != (False, None, "uniform"):
         raise UsageError(f"{', '.join(_OUT_OF_TIME)} need temporal=True", where="temporal")
     count = thread_count(threads)
     followed = [steps_to_follow(graph, path, length) for path in paths]
-    check_weighted(weighted, [name for path in followed for _, name in path])
-    steps = [plan_steps(path, weighted, temporal, count) for path in followed]
+    check_weighted(options.weighted, [name for path in followed for _, name in path])
+    steps = [plan_steps(path, options.weighted, options.temporal, count) for path in followed]
     parallel = 1
     if looks_back:
         ((adjacency, name),) = followed[0]
@@ -170,18 +239,18 @@ def plan_walk(
     native = _core.WalkPlan(
         steps,
         length,
-        float(p),
-        float(q),
+        p,
+        q,
         restart_probability,
         parallel,
-        bool(strictly_later),
-        None if time_window is None else int(time_window),
-        temporal_strategy == "linear",
+        options.strictly_later,
+        None if options.time_window is None else int(options.time_window),
+        options.temporal_strategy == "linear",
     )
     types = None
     if isinstance(graph, GraphLike):
         types = [column_types(graph, path, length) for path in paths]
-    walkers = walkers_of(start, len(paths), length, second, metapath_of, start_time)
+    walkers = walkers_of(start, len(paths), length, options.second, options.metapath_of, options.start_time)
     return WalkPlan(native, length, types, len(paths), walkers, count)
 
 
@@ -236,23 +305,6 @@ def _one_each(values: object | None, walkers: int, where: str) -> Int64Array | N
     if len(array) != walkers:
         raise UsageError(f"expected one for each of {walkers} walkers, received {len(array)}", where=where)
     return array
-
-
-def several_metapaths(
-    metapath: Sequence[EdgeType] | None, metapaths: Sequence[Sequence[EdgeType]] | None
-) -> list[Sequence[EdgeType] | None]:
-    """Return the metapaths of walkers, which are given in one way or the other.
-
-    Raises:
-        UsageError: they are given in both, or there are none.
-    """
-    if metapaths is None:
-        return [metapath]
-    if metapath is not None:
-        raise UsageError("expected metapath or metapaths, received both", where="metapaths")
-    if not len(metapaths):
-        raise UsageError("expected at least one metapath, received none", where="metapaths")
-    return list(metapaths)
 
 
 def steps_to_follow(
@@ -368,7 +420,7 @@ def column_types(graph: GraphLike, metapath: Sequence[EdgeType] | None, length: 
     return [path[0][0], *(path[step % len(path)][-1] for step in range(length))]
 
 
-def refuse_several_types(paths: Sequence[Sequence[EdgeType] | None]) -> None:
+def _refuse_several_types(paths: Sequence[Sequence[EdgeType] | None]) -> None:
     """Raise UsageError unless walkers stay among nodes of one type, along one edge type."""
     steps = [step for path in paths for step in path or ()]
     if len(paths) > 1 or len(steps) > 1 or any(step[0] != step[-1] for step in steps):
@@ -401,12 +453,8 @@ def _check_rule(strictly_later: object, time_window: object, strategy: object) -
         whole_number(time_window, "time_window", 0, 2**63 - 1, "a length of time, 0 or more, or None")
 
 
-def node2vec_parameter(value: object, name: str) -> float:
-    """Return ``p`` or ``q``.
-
-    Raises:
-        UsageError: not from 1e-30 to 1e30.
-    """
+def _bias(value: object, name: str) -> float:
+    """Return ``p`` or ``q``."""
     number = float(value) if _is_number(value) else 0.0  # type: ignore[arg-type]
     if not 1e-30 <= number <= 1e30:
         raise UsageError(f"expected a number from 1e-30 to 1e30, received {value!r}", where=name)

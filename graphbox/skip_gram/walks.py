@@ -10,6 +10,7 @@ import torch
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import Adjacency, EdgeType
 from graphbox.sample.device_walk import plan_device_walk
+from graphbox.sample.walk_plan import WalkOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,24 +79,11 @@ class WalksOnDevice:
     Args:
         graph: where to walk.
         length: steps of a walk.
-        p: node2vec's return parameter.
-        q: node2vec's in-out parameter.
-        metapaths: edge types of the steps of each; ``[None]``: the only edge type.
-        weighted: take edges in proportion to their weights.
+        options: how walkers choose their steps.
     """
 
-    def __init__(
-        self,
-        graph: DeviceGraph,
-        length: int,
-        *,
-        p: float = 1.0,
-        q: float = 1.0,
-        metapaths: Sequence[Sequence[EdgeType] | None] = (None,),
-        weighted: bool = False,
-    ) -> None:
-        self._graph, self._length, self._p, self._q = graph, length, p, q
-        self._metapaths, self._weighted = metapaths, weighted
+    def __init__(self, graph: DeviceGraph, length: int, options: WalkOptions | None = None) -> None:
+        self._graph, self._length, self._options = graph, length, options or WalkOptions()
         self._walker = self._planned()
         self.width = length + 1
 
@@ -127,9 +115,7 @@ class WalksOnDevice:
     def _planned(self) -> DeviceWalker:
         from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
 
-        walk, _ = plan_device_walk(
-            self._graph, self._length, self._p, self._q, self._metapaths, self._weighted
-        )
+        walk, _ = plan_device_walk(self._graph, self._length, self._options)
         return DeviceWalker(walk, self._graph.device)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from graphbox import _core
+from graphbox.durable import flush_to_disk, is_running
 from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, NotFoundError
 
-__all__ = ["atomic_file", "atomic_folder", "sync_folder", "system_errors", "write_durably"]
+__all__ = ["atomic_folder", "system_errors", "write_durably"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -55,7 +56,7 @@ def atomic_folder(path: Path, is_ours: Callable[[Path], bool], what: str) -> Ite
             os.fsync(descriptor)
             _refuse_others(path, is_ours, what)
             _move_into_place(beside, path, what)
-            sync_folder(path.parent)
+            flush_to_disk(path.parent)
         finally:
             try:
                 # By now this is what was replaced, or what was not finished.
@@ -78,21 +79,6 @@ def system_errors(path: Path) -> Iterator[None]:
             kind, hint = NotFoundError, f"make the folder {path.parent}"
         file = f"{error.filename}: " if error.filename else ""
         raise kind(f"cannot write: {file}{error.strerror or error}", where=str(path), hint=hint) from error
-
-
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a stream whose content becomes the file when the block ends without an error."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
-    try:
-        with beside.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(path)
-        sync_folder(path.absolute().parent)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -125,13 +111,13 @@ def _move_into_place(beside: Path, path: Path, what: str) -> None:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove folders of processes that were killed: those that live hold a lock."""
-    for leftover in path.parent.glob(f".{_escaped(path.name)}.*.partial"):
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         try:
             descriptor = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue  # no folder, or its owner has just removed it
         try:
-            if not any(leftover.iterdir()) and _is_running(leftover):
+            if not any(leftover.iterdir()) and is_running(leftover):
                 continue  # its owner is about to lock it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(leftover, ignore_errors=True)
@@ -139,22 +125,3 @@ def _remove_leftovers(path: Path) -> None:
             continue  # it is being written
         finally:
             os.close(descriptor)
-
-
-def _is_running(partial: Path) -> bool:
-    """Return whether the process lives that made a partial folder, so far as its name tells."""
-    process = partial.name.removesuffix(".partial").rpartition(".")[2].partition("-")[0]
-    return process.isdecimal() and Path(f"/proc/{process}").exists()
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

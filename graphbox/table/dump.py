@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError, UsageError
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
-from graphbox.table.atomic_folder import atomic_file, system_errors
+from graphbox.table.atomic_folder import system_errors
 
 __all__ = ["chunk_rows_for", "dump_rows"]
 
@@ -53,7 +54,7 @@ def dump_rows(chunks: Iterable[tuple[Int64Array, Float32Array]], dim: int, path:
         )
     rows = 0
     write = _parquet_writer if path.suffix in _PARQUET else _text_writer
-    with system_errors(path), atomic_file(path) as stream, write(stream, dim) as add:
+    with system_errors(path), write_atomically(path) as stream, write(stream, dim) as add:
         for keys, values in chunks:
             add(keys, values)
             rows += len(keys)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, NotFoundError
-from graphbox.table.atomic_folder import atomic_file
 from graphbox.table.checkpoint_files import CHAINS
 from graphbox.table.document import document_text, read_document
 from graphbox.table.manifest import ServingValues, read_manifest
@@ -217,7 +217,7 @@ class TablePublisher:
             "parameters": self._write_parameters(parameters) if parameters else None,
         }
         self._folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(self._folder / VERSION_FILE) as stream:
+        with write_atomically(self._folder / VERSION_FILE) as stream:
             stream.write(document_text(document).encode())
         kept = [self._remove_old(self._folder / table) for table in tables]
         first = min(kept, default=self.state.base - self._base_every)
@@ -229,7 +229,7 @@ class TablePublisher:
         self._folder.mkdir(parents=True, exist_ok=True)
         content = _parameters_content(parameters)
         name = f"parameters-{self.state.number:06d}.safetensors"
-        with atomic_file(self._folder / name) as stream:
+        with write_atomically(self._folder / name) as stream:
             stream.write(content)
         return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from graphbox import _core
-from graphbox.table.atomic_folder import atomic_file, system_errors
+from graphbox.durable import write_atomically
+from graphbox.table.atomic_folder import system_errors
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -127,7 +128,7 @@ class StateRecords:
         ).encode()
         rest = struct.pack("<I", len(text)) + text + state
         path = self._file(number)
-        with system_errors(path), atomic_file(path) as stream:
+        with system_errors(path), write_atomically(path) as stream:
             stream.write(struct.pack("<I", _core.crc32c(np.frombuffer(rest, np.uint8))) + rest)
 
     def _read_with_earlier(self, number: int) -> RecordedState:

@@ -13,10 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageError
 from graphbox.native import thread_count
 from graphbox.table.arguments import budget_bytes, nonnegative
-from graphbox.table.atomic_folder import atomic_folder, sync_folder, system_errors, write_durably
+from graphbox.table.atomic_folder import atomic_folder, system_errors, write_durably
 from graphbox.table.checkpoint_files import CheckpointOf, write_checkpoints
 from graphbox.table.document import RESTORE, document_text, read_document
 from graphbox.table.linked_table import linked_table
@@ -216,7 +217,7 @@ class TableStore:
                 ]
             )
             for place in places:
-                sync_folder(place)
+                flush_to_disk(place)
             tables = {
                 name: {
                     "share": member.share,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from graphbox import _core
+from graphbox.durable import flush_to_disk
 from graphbox.errors import (
     ConflictError,
     FormatError,
@@ -25,7 +26,6 @@ from graphbox.errors import (
     UsageError,
 )
 from graphbox.native import Int64Array
-from graphbox.table.atomic_folder import sync_folder
 from graphbox.table.catalogue_contents import (
     CatalogueContents,
     CatalogueDamage,
@@ -262,7 +262,7 @@ class TableFolder:
             catalogue = Catalogue(path / "catalogue")
             folder = cls(path, lock, catalogue)
             for each in (path / "catalogue", path / "state", path, path.absolute().parent):
-                sync_folder(each)
+                flush_to_disk(each)
             return folder
         except BaseException:
             if catalogue is not None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from graphbox.train.storage import write_atomically
+from graphbox.durable import write_atomically
 from graphbox.train.trainer import Trainer
 
 __all__ = ["save_failed_batch"]

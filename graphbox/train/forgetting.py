@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,11 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from graphbox.artifact.ids import ids_of_kind
+from graphbox.durable import flush_to_disk
 from graphbox.graph import Graph
 from graphbox.graph.schema import IdType
 from graphbox.train.network.trained_network import TrainedNetwork, TrainedRows
 from graphbox.train.recommendation.sage_encoder import SageEncoder
-from graphbox.train.storage import sync_folder
 from graphbox.train.trained import TrainedModel, load_nodes, load_trained, nodes_without, save_trained
 
 __all__ = [
@@ -160,7 +159,7 @@ def finish_forgetting(run_folder: Path) -> None:
                 if place.exists():
                     place.rename(old)
                 new.rename(place)
-                sync_folder(place.parent)
+                flush_to_disk(place.parent)
     if beside.exists():
         (beside / _READY).unlink(missing_ok=True)
         shutil.rmtree(beside)
@@ -169,11 +168,7 @@ def finish_forgetting(run_folder: Path) -> None:
 def _sync(folder: Path) -> None:
     """Flush all files and folders below a folder to the disk."""
     for path in (folder, *folder.rglob("*")):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush_to_disk(path)
 
 
 def _without(trained: TrainedModel, nodes: Mapping[str, Int64], ids: Mapping[str, pa.Array]) -> TrainedModel:

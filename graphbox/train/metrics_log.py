@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
-from graphbox.train.storage import write_atomically
 
 __all__ = ["MetricsLog"]
 

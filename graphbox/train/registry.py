@@ -122,7 +122,7 @@ def make_streaming_trainer(config: ModelSection, assignment: Assignment) -> Stre
     """
     make = model_kind(config.kind).streaming_trainer()
     if make is None:
-        able = [name for name, kind in model_kinds().items() if kind.streaming_trainer() is not None]
+        able = [name for name, kind in model_kinds().items() if kind.streams]
         raise UsageError(
             f"expected a kind of model that learns from streams, received `{config.kind}`, which learns from "
             "a whole graph",

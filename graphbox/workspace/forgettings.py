@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, FormatError
 from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size
@@ -57,10 +58,15 @@ class Forgettings(Store):
     def forgetting_lock(self, timeout_s: float = 10.0) -> Iterator[None]:
         """Hold the right to forget nodes while the block runs.
 
+        Journals that a killed process did not finish writing are removed: they name the nodes, and nothing
+        was begun by them.
+
         Raises:
             ConflictError: another process holds it.
         """
         with writer_lock(self._lock_path("forgetting"), "forgetting of nodes", timeout_s):
+            for unfinished in (self.root / _FOLDER).glob(".*.partial"):
+                unfinished.unlink()
             yield
 
     @contextmanager
@@ -180,8 +186,4 @@ def exchange_folders(first: Path, second: Path) -> None:
         first.rename(aside)
         second.rename(first)
         aside.rename(second)
-    descriptor = os.open(first.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush_to_disk(first.parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from graphbox.durable import write_atomically
 from graphbox.errors import GraphboxError
 from graphbox.workspace.locks import WriterLock
 from graphbox.workspace.records import RunRecord
@@ -213,10 +213,6 @@ def mirror(record: RunRecord) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old file or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    # Bytes of a file that are no UTF-8 stay as they were read.
-    with beside.open("w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    with write_atomically(path) as stream:
+        # Bytes of a file that are no UTF-8 stay as they were read.
+        stream.write(text.encode(errors="surrogateescape"))

@@ -60,14 +60,6 @@ class Runs(Store):
             raise self._not_found("run", run_id, {record.id for record in self.runs()})
         return run_record(row, stage_rows, self._run_path(row.id))
 
-    def unfinished_run(self, config_digest: str) -> RunRecord | None:
-        """Return the newest run of that config if it was interrupted or failed, else None."""
-        for record in self.runs():
-            if record.config_digest == config_digest:
-                unfinished = record.state in {"created", "interrupted", "failed"} and record.path.is_dir()
-                return record if unfinished else None
-        return None
-
     def start_run(self, name: str, config: str, config_digest: str, stages: Iterable[str]) -> RunWriter:
         """Make a run with its folder, and hold it for writing."""
         valid_name(name, "run")

@@ -101,11 +101,11 @@ def with_import_paths(folder: Path) -> None:
         "    paper: {path: paper.csv, features: {years: number}}\n"
         "tasks:\n  t: {kind: classify, node_type: paper, label: open}\n"
         "models:\n"
-        "  a: {kind: custom, task: t, trainer: no_such_package.trainers:Trainer}\n"
-        "  b: {kind: custom, task: t, trainer: json:NoTrainer}\n"
-        "  c: {kind: custom, task: t, trainer: trainer.py}\n"
+        "  a: {kind: module, task: t, model: no_such_package.models:Model}\n"
+        "  b: {kind: module, task: t, model: json:NoModel}\n"
+        "  c: {kind: module, task: t, model: model.py}\n"
         "  d: {kind: gnn, task: t, layer: 'json:Layer'}\n"
-        "  e: {kind: custom, task: t, trainer: 'json:JSONDecoder'}\n"
+        "  e: {kind: module, task: t, model: 'json:JSONDecoder'}\n"
     )
 
 

@@ -34,19 +34,9 @@ class FastRPConfig(ModelSection):
     """Steps over the edges."""
 
 
-class FastRP(ModelKind[FastRPConfig]):
-    def trainer(self):
-        from fastrp.training import FastRPTrainer
-
-        return FastRPTrainer
-
-    def footprint(self, config, counts, run):
-        from fastrp.training import FastRPFootprint
-
-        return FastRPFootprint(config, counts, run)
-
-
-kind = FastRP(FastRPConfig)
+kind = ModelKind(
+    FastRPConfig, "fastrp.training:FastRPTrainer", footprint="fastrp.training:FastRPFootprint"
+)
 '''
 
 TRAINING = '''

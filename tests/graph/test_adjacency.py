@@ -48,16 +48,6 @@ def test_csc_is_the_sorted_list_of_edges(case: tuple[list[Edge], int, int]) -> N
 
 @settings(deadline=None)
 @given(case=edge_lists())
-def test_duplicates_keep_the_first(case: tuple[list[Edge], int, int]) -> None:
-    edges, num_sources, num_targets = case
-    csc, order = build_csc(*arrays(edges), num_sources, num_targets, drop_duplicates=True)
-    expected = sorted({edge: edges.index(edge) for edge in edges}.items(), key=lambda item: item[0][::-1])
-    assert order.tolist() == [first for _, first in expected]
-    assert csc.num_edges == len(set(edges))
-
-
-@settings(deadline=None)
-@given(case=edge_lists())
 def test_csr_and_reverse_hold_the_same_edges(case: tuple[list[Edge], int, int]) -> None:
     edges, num_sources, num_targets = case
     csc, order = build_csc(*arrays(edges), num_sources, num_targets)

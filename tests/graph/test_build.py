@@ -334,24 +334,13 @@ def test_what_is_held_stays_within_the_budget(
 
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
-def test_the_estimate_is_near_what_ids_hold(kind: IdType, tmp_path: Path) -> None:
+def test_the_forecast_is_near_what_ids_hold(kind: IdType, tmp_path: Path) -> None:
     ids = build.NodeIds(kind, scratch=tmp_path, memory_bytes=PLENTY)
     known = random_ids(kind, 700_000, np.random.default_rng(3))
     ids.add(known)
     ids.close()
     text_bytes = 0 if kind == "int64" else known.nbytes - 8 * (len(known) + 1)
-    sizes: dict[str, Any] = {
-        "num_nodes": len(known),
-        "text_bytes": text_bytes,
-        "num_edges": 1000,
-        "column_bytes": 4,
-    }
-    plenty = build.estimate(**sizes, ids_memory_bytes=PLENTY, edges_memory_bytes=PLENTY, csr=True)
-    assert plenty.ids_bytes == pytest.approx(ids.held_bytes, rel=0.15)
-    assert plenty.scratch_bytes == 0
-    scarce = build.estimate(**sizes, ids_memory_bytes=12 * MIB, edges_memory_bytes=12 * MIB)
-    assert (scarce.ids_bytes, scarce.edges_bytes) == (12 * MIB, 12 * MIB)
-    assert scarce.scratch_bytes > 16 * len(known)
+    assert build.ids_bytes(len(known), text_bytes) == pytest.approx(ids.held_bytes, rel=0.15)
 
 
 def test_misuse_is_told_apart(writer: FolderWriter) -> None:

@@ -20,11 +20,11 @@ from graphbox.graph.describe import (
     EdgeTypeDescription,
     NodeTypeDescription,
     describe,
-    outline,
 )
 from graphbox.graph.describe.parts import Lists
 from graphbox.graph.describe.problems import find_problems
 from graphbox.graph.ingest import import_graph
+from graphbox.graph.ingest.report import DegreeReport
 from graphbox.graph.schema import FeatureKind
 from graphbox.graph.tables import EdgeTable, numbered_nodes
 
@@ -163,9 +163,9 @@ def _loops(edges: np.ndarray, size: int, description: Description) -> None:
         for name, percent in (("p50", 50), ("p90", 90), ("p99", 99)):
             at_least = next(value for rank, value in enumerate(ascending, 1) if 100 * rank >= percent * size)
             assert getattr(degrees, name) == at_least
-        for each in degrees.bins:
+        for each in degrees.histogram:
             assert each.nodes == sum(each.low <= value <= each.high for value in expected)
-        assert sum(each.nodes for each in degrees.bins) == size
+        assert sum(each.nodes for each in degrees.histogram) == size
         largest = sorted(range(size), key=lambda node: (-expected[node], node))[:3]
         assert [(hub.id, hub.degree) for hub in degrees.hubs] == [
             (node, expected[node]) for node in largest if expected[node]
@@ -212,11 +212,14 @@ def test_a_histogram_is_exact_beyond_its_dense_part() -> None:
     for part in np.array_split(degrees, 7):
         histogram.add(part)
     histogram.add(np.empty(0, np.int64))
-    assert histogram.num_nodes == len(degrees)
-    assert histogram.maximum == degrees.max()
-    assert histogram.mean == pytest.approx(degrees.mean())
-    for percent in (1, 50, 90, 99, 100):
-        assert histogram.percentile(percent) == np.percentile(degrees, percent, method="inverted_cdf")
+    values, counts = np.unique(degrees, return_counts=True)
+    np.testing.assert_array_equal(histogram.degrees, values)
+    np.testing.assert_array_equal(histogram.nodes, counts)
+    report = DegreeReport.of(histogram.degrees, histogram.nodes)
+    assert report.max == degrees.max()
+    assert report.mean == pytest.approx(degrees.mean())
+    for percent, found in ((50, report.p50), (90, report.p90), (99, report.p99)):
+        assert found == np.percentile(degrees, percent, method="inverted_cdf")
     assert sum(each.nodes for each in histogram.bins()) == len(degrees)
     assert DegreeHistogram().bins() == []
 
@@ -240,14 +243,6 @@ def test_memory_stays_bounded() -> None:
     assert calls[-1][1:] == (2 * num_edges, 2 * num_edges), (
         "two ranges of nodes, a pass over the edges for each"
     )
-
-
-def test_an_outline_reads_no_array(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Graph, "csc", None)
-    outlined = outline(graph)
-    assert (outlined.nodes, outlined.edges) == (6, 6)
-    assert outlined.node_types[0].isolated is None
-    assert [feature.name for feature in outlined.node_types[0].features] == ["n", "c", "b", "[i]"]
 
 
 def test_a_damaged_graph_is_an_error() -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from graphbox.errors import UsageError
-from graphbox.metrics import accuracy, classification_report, macro_f1, multilabel_report
+from graphbox.metrics import accuracy, classification_report, macro_f1
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -33,32 +33,3 @@ def test_wrong_input_is_refused() -> None:
         accuracy(np.array([], np.int64), np.array([], np.int64))
     with pytest.raises(UsageError, match=r"\(2,\) and \(3,\)"):
         macro_f1(np.zeros(2, np.int64), np.zeros(3, np.int64))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_several_labels_by_the_number_that_each_node_has(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    scores = random.standard_normal((60, 9))
-    expected = random.random((60, 9)) < 0.2
-    expected[:, 8] = False  # a label that never occurs
-    expected[np.arange(60), random.integers(0, 8, 60)] = True
-    predicted = np.zeros_like(expected)
-    for row in range(60):
-        best = sorted(range(9), key=lambda label: -scores[row, label])[: expected[row].sum()]
-        predicted[row, best] = True
-    report = multilabel_report(expected, scores)
-    micro = f1_score(expected, predicted, average="micro")
-    macro = f1_score(expected[:, :8], predicted[:, :8], average="macro", zero_division=0)
-    assert report["micro_f1"] == pytest.approx(micro, abs=1e-12)
-    assert report["macro_f1"] == pytest.approx(macro, abs=1e-12)
-    assert report["nodes"] == 60
-
-
-def test_mistakes_of_several_labels() -> None:
-    labels = np.array([[True, False], [False, False]])
-    with pytest.raises(UsageError, match="one without"):
-        multilabel_report(labels, np.zeros((2, 2)))
-    with pytest.raises(UsageError, match="of one shape"):
-        multilabel_report(labels, np.zeros((2, 3)))
-    with pytest.raises(UsageError, match="NaN"):
-        multilabel_report(labels[:1], np.array([[np.nan, 0.0]]))

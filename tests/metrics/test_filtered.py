@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics import FilteredQueries, evaluate_filtered, filtered_ranks
+from graphbox.metrics import FilteredQueries, filtered_ranks, rank_report
 
 
 def problem(seed: int) -> tuple[NDArray[np.float32], FilteredQueries]:
@@ -17,9 +17,7 @@ def problem(seed: int) -> tuple[NDArray[np.float32], FilteredQueries]:
     scores = random.integers(0, 9, (31, 40)).astype(np.float32)
     known = [np.unique(random.integers(0, 40, random.integers(0, 12))) for _ in scores]
     indptr = np.cumsum([0, *map(len, known)])
-    queries = FilteredQueries(
-        random.integers(0, 40, 31), indptr, np.concatenate(known), random.integers(0, 3, 31)
-    )
+    queries = FilteredQueries(random.integers(0, 40, 31), indptr, np.concatenate(known))
     return scores, queries
 
 
@@ -44,19 +42,16 @@ def test_equals_the_definition(seed: int, block_rows: int, threads: int) -> None
             for i in range(len(scores))
         ]
     )
-    report = evaluate_filtered(
+    found = filtered_ranks(
         lambda numbers: scores[numbers], queries, 40, block_rows=block_rows, threads=threads
     )
+    np.testing.assert_array_equal(found, ranks)
+    report = rank_report(found)
     assert report["mrr"] == pytest.approx(np.mean(1 / ranks), abs=1e-12)
     assert report["mean_rank"] == pytest.approx(ranks.mean(), abs=1e-12)
     for k in (1, 3, 10):
         assert report[f"hits@{k}"] == pytest.approx(np.mean(ranks <= k), abs=1e-12)
     assert report["queries"] == len(scores)
-    assert queries.relations is not None
-    for relation in range(3):
-        inside = queries.relations == relation
-        assert report[f"mrr_relation_{relation}"] == pytest.approx(np.mean(1 / ranks[inside]))
-        assert report[f"queries_relation_{relation}"] == inside.sum()
 
 
 def test_excluded_candidates_are_not_there() -> None:
@@ -70,7 +65,9 @@ def test_excluded_candidates_are_not_there() -> None:
 
 def test_scores_that_are_all_alike_gain_nothing() -> None:
     queries = FilteredQueries(np.zeros(5, np.int64), np.zeros(6, np.int64), np.zeros(0, np.int64))
-    report = evaluate_filtered(lambda numbers: np.zeros((len(numbers), 101), np.float32), queries, 101)
+    report = rank_report(
+        filtered_ranks(lambda numbers: np.zeros((len(numbers), 101), np.float32), queries, 101)
+    )
     assert report["mean_rank"] == 51
     assert report["hits@10"] == 0
 
@@ -96,11 +93,11 @@ def test_what_is_scored_together_depends_on_no_number_of_threads() -> None:
 def test_mistakes() -> None:
     queries = FilteredQueries(np.array([0, 7]), np.zeros(3, np.int64), np.zeros(0, np.int64))
     with pytest.raises(UsageError, match="from 0 to 6, received 7"):
-        evaluate_filtered(lambda numbers: np.zeros((len(numbers), 7), np.float32), queries, 7)
+        filtered_ranks(lambda numbers: np.zeros((len(numbers), 7), np.float32), queries, 7)
     with pytest.raises(UsageError, match=r"shape \(2, 8\)"):
-        evaluate_filtered(lambda numbers: np.zeros((1, 8), np.float32), queries, 8, threads=1)
+        filtered_ranks(lambda numbers: np.zeros((1, 8), np.float32), queries, 8, threads=1)
     with pytest.raises(UsageError, match="NaN"):
-        evaluate_filtered(lambda numbers: np.full((len(numbers), 8), np.nan, np.float32), queries, 8)
+        filtered_ranks(lambda numbers: np.full((len(numbers), 8), np.nan, np.float32), queries, 8)
     empty = FilteredQueries(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
     with pytest.raises(UsageError, match="at least one link"):
-        evaluate_filtered(lambda numbers: np.zeros((0, 8), np.float32), empty, 8)
+        rank_report(filtered_ranks(lambda numbers: np.zeros((0, 8), np.float32), empty, 8))

@@ -169,25 +169,6 @@ def test_several_lengths_are_those_of_one_after_another() -> None:
             evaluate_ranking(block_of(scores), queries, in_degree, k=wrong)
 
 
-def test_groups_of_queries_are_told_apart() -> None:
-    scores, positives, masked = problem(6)
-    in_degree = np.zeros(scores.shape[1], np.int64)
-    inside = np.arange(len(positives)) % 3 == 0
-    groups = {"third": inside, "nobody": np.zeros(len(inside), bool)}
-    queries = as_queries(positives, masked)
-    report = evaluate_ranking(block_of(scores), queries, in_degree, k=5, query_groups=groups)
-    chosen = np.flatnonzero(inside)
-    alone = report_by_loop(
-        scores[chosen], [positives[i] for i in chosen], [masked[i] for i in chosen], in_degree, 5
-    )
-    assert report["recall@5_third"] == pytest.approx(alone["recall@5"])
-    assert report["ndcg@5_third"] == pytest.approx(alone["ndcg@5"])
-    assert (report["queries_third"], report["queries_nobody"]) == (len(chosen), 0)
-    assert "recall@5_nobody" not in report
-    with pytest.raises(UsageError, match="a value for each query"):
-        evaluate_ranking(block_of(scores), queries, in_degree, query_groups={"short": inside[1:]})
-
-
 def test_masked_candidates_take_no_place() -> None:
     scores = np.array([[9.0, 8.0, 7.0, 1.0]], np.float32)
     report = evaluate_ranking(block_of(scores), as_queries([{3}], [{0, 1, 2}]), np.zeros(4, np.int64), k=1)

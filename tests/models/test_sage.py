@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
 from graphbox.graph import FeatureSpec
-from graphbox.models import FeatureSizes, NeighborBlock, NodeFeatures, TwoTowerSAGE, padded_weights
+from graphbox.models import FeatureSizes, NeighborBlock, NodeFeatures, TwoTowerSAGE
 
 DIM, FAN = 8, 5
 RELATIONS = [("item", "likes", "item"), ("tag", "tags", "item"), ("item", "needs", "item")]
@@ -64,7 +64,7 @@ def encode_by_loop(
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("seeds", [1, 3, 20])
-def test_equals_the_definition_in_both_forms(model: TwoTowerSAGE, seeds: int, seed: int) -> None:
+def test_equals_the_definition(model: TwoTowerSAGE, seeds: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     inputs = {name: torch.randn(30, DIM, generator=generator) for name in ("item", "tag")}
     positions = torch.randperm(30, generator=generator)[:seeds]
@@ -73,22 +73,8 @@ def test_equals_the_definition_in_both_forms(model: TwoTowerSAGE, seeds: int, se
     blocks = {relation: block(table) for relation, table in around.items()}
     with torch.no_grad():
         trained = model.query(inputs["item"][positions], model.aggregate(inputs, blocks))
-        padded = [padded_weights(torch.from_numpy(around[relation])) for relation in RELATIONS]
-        exported = model.query.encode_padded(
-            inputs["item"][positions],
-            [inputs[relation[0]] for relation in RELATIONS],
-            [table for table, _ in padded],
-            [weight for _, weight in padded],
-        )
     np.testing.assert_allclose(trained.numpy(), expected, atol=1e-6)
-    np.testing.assert_allclose(exported.numpy(), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(trained.numpy(), axis=1), 1.0, atol=1e-6)
-
-
-def test_padding_never_points_at_the_last_row() -> None:
-    neighbors, weights = padded_weights(torch.tensor([[2, 7, -1], [-1, -1, -1]]))
-    assert neighbors.tolist() == [[2, 7, 0], [0, 0, 0]]
-    assert weights.tolist() == [pytest.approx([2**-0.5, 2**-0.5, 0.0]), [0.0, 0.0, 0.0]]
 
 
 def test_towers_differ_and_share_inputs(model: TwoTowerSAGE) -> None:

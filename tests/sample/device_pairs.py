@@ -29,6 +29,7 @@ from graphbox.sample.pairs_gpu import (
     write_pairs,
 )
 from graphbox.sample.walk_gpu import WALK_STREAM, DeviceWalker, WalkerDraws
+from graphbox.sample.walk_plan import WalkOptions
 from tests.sample.device_sampling import Lists, one_type, random_csc
 
 KEY = (2**64 - 3, 2**32 - 2, 2**63 + 5)  # seed, epoch, batch
@@ -204,7 +205,7 @@ class DevicePairs:
         for row in range(40):
             csr.indices[csr.indptr[row] : csr.indptr[row + 1]].sort()
         sizes, start = [3, 0, 9], np.random.default_rng(4).integers(0, 40, 12)
-        walk, _ = plan_device_walk(DeviceGraph(one_type(csr), device), 5, p, 1.0, [None], False)
+        walk, _ = plan_device_walk(DeviceGraph(one_type(csr), device), 5, WalkOptions(p))
         walks = DeviceWalker(walk, device).walk(
             torch.from_numpy(start).to(device), None, draws_of_batches(device, WALK_STREAM, sizes)
         )

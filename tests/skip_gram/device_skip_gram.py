@@ -14,7 +14,7 @@ from graphbox import _core
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample import DeviceGraph, NegativeSampler
 from graphbox.sample.pairs_gpu import DeviceWindows, keep_thresholds
-from graphbox.sample.walk_plan import plan_walk
+from graphbox.sample.walk_plan import WalkOptions, plan_walk
 from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
 from graphbox.skip_gram.row_bytes import device_row_bytes, position_bytes
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
@@ -94,7 +94,7 @@ class Learning:
 
     def natively(self, tables: Tables, epochs: range = range(2)) -> Losses:
         length = 1 if self.edges else self.length
-        plan = plan_walk(self.graph, np.zeros(0, np.int64), length, None, self.p, 1.0, 1)
+        plan = plan_walk(self.graph, np.zeros(0, np.int64), length, WalkOptions(self.p), 1)
         contexts = tables.get("context", tables["center"])
         trainer = _core.SkipGramTrainer(
             plan.native,
@@ -126,7 +126,7 @@ class Learning:
                 return EdgesOnDevice()
             lists = OneTypeLists(self.graph, self.keys)
             graph = DeviceGraph(lists, device, hbm_bytes=self.topology_bytes)
-            return WalksOnDevice(graph, self.length, p=self.p)
+            return WalksOnDevice(graph, self.length, WalkOptions(self.p))
 
         keep = None if self.keep is None else keep_thresholds(self.keep).to(device)
         return DeviceSkipGram(

@@ -182,7 +182,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "triples": {"kind": "rotate", "task": "facts"},
     "events": {"kind": "temporal", "row_dim": 8},
     "clicks": {"kind": "deepfm", "task": "clicks"},
-    "own": {"kind": "custom", "trainer": "a:b"},
+    "own": {"kind": "module", "task": "class", "model": "a:b", "num_neighbors": [2]},
 }
 
 

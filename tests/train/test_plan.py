@@ -27,7 +27,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "walk": {"kind": "deepwalk"},
     "wide": {"kind": "deepwalk", "dim": 512},
     "network": {"kind": "gnn", "task": "class", "num_neighbors": [10, 5], "embeddings": ["node"]},
-    "own": {"kind": "custom", "trainer": "a:b"},
+    "own": {"kind": "module", "task": "class", "model": "a:b", "num_neighbors": [2]},
 }
 
 

@@ -1,42 +1,23 @@
-"""Every kind of model has a trainer, and a user's own plugs in by its import path."""
+"""Every kind of model has a trainer."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-from graphbox.config import CustomConfig, DeepWalkConfig, LineConfig, model_kinds
+from graphbox.config import DeepWalkConfig, LineConfig, model_kinds
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
-from graphbox.train import Assignment, Trainer
+from graphbox.train import Assignment
+from graphbox.train.import_path import import_by_path
 from graphbox.train.registry import make_streaming_trainer, make_trainer
 from graphbox.train.view import GraphView
 
-OWN = """
-from graphbox.train import Trainer
-
-class Own(Trainer):
-    epochs = 1
-    def __init__(self, config, assignment):
-        self.rate = config.options["rate"]
-        self.nodes = assignment.view.num_nodes("item")
-    def begin_epoch(self, epoch): return 1
-    def train_batch(self, epoch, batch): return 0.0, 1
-    def dense(self): return {}
-    def tables(self): return {}
-    def restore(self, dense, tables): pass
-    def trained(self, name, view): raise NotImplementedError
-
-def none(config, assignment): return 7
-"""
-
-
 STREAMING = {
-    *("dcn", "deepfm", "wide_and_deep", "custom", "deepwalk", "matrix_factorization", "node2vec"),
+    *("dcn", "deepfm", "wide_and_deep", "deepwalk", "matrix_factorization", "node2vec"),
     "temporal",
 }
 
@@ -44,8 +25,8 @@ STREAMING = {
 def test_each_kind_has_trainers() -> None:
     for name, kind in model_kinds().items():
         assert callable(kind.trainer())
-        assert callable(kind.streaming_trainer()) == (name in STREAMING)
-        for library in kind.LIBRARIES:
+        assert kind.streams == callable(kind.streaming_trainer()) == (name in STREAMING)
+        for library in kind.libraries:
             assert find_spec(library) is not None
 
 
@@ -65,25 +46,12 @@ def test_a_kind_that_makes_no_trainer(graph: Graph, monkeypatch: pytest.MonkeyPa
         )
 
 
-def make(graph: Graph, trainer: str) -> Trainer:
-    config = CustomConfig(kind="custom", trainer=trainer, options={"rate": 0.5})
-    return make_trainer(config, Assignment("mine", GraphView(graph, None), None, None, 0, 1))
-
-
-def test_own_trainer(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_models.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    made = make(graph, "own_models:Own")
-    assert (made.rate, made.nodes) == (0.5, graph.num_nodes("item"))  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="Trainer, received int"):
-        make(graph, "own_models:none")
-    with pytest.raises(UsageError, match="class or function `Absent` in own_models"):
-        make(graph, "own_models:Absent")
-    with pytest.raises(UsageError, match="there is no module `not_there`"):
-        make(graph, "not_there:Absent")
-    for path in ("own_models", ":Own", ".own_models:Own", "own_models:", "own_models:Own:again"):
-        with pytest.raises(UsageError, match="expected an import path"):
-            make(graph, path)
+@pytest.mark.parametrize(
+    "path", ["own_models", ":Own", ".own_models:Own", "own_models:", "own_models:Own:again"]
+)
+def test_what_is_no_import_path(path: str) -> None:
+    with pytest.raises(UsageError, match="expected an import path"):
+        import_by_path(path, "models.mine.model")
 
 
 def test_trainers_are_imported_when_they_are_needed() -> None:

@@ -20,7 +20,7 @@ import pytest
 from graphbox.config.track import MLflowConfig, TrackConfig, WandbConfig
 from graphbox.errors import BackendMissingError, GraphboxError, InterruptedRunError, UsageError
 from graphbox.train.tracking.services import Ending, Point
-from graphbox.train.tracking.trackers import PatientTracker, open_trackers
+from graphbox.train.tracking.trackers import QueuedTracker, open_trackers
 
 needs = {
     name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
@@ -88,6 +88,12 @@ def test_missing_package_is_named(
         open_trackers(config, tmp_path, "run-1", {}),
     ):
         pass
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what another process or thread does; if it never does, the time limit of tests ends this."""
+    while not is_so():
+        time.sleep(0.02)
 
 
 # ----------------------------------------------------------------------------------------- MLflow
@@ -208,20 +214,21 @@ def mlflow_server(store: str, folder: Path, port: int = 0) -> Iterator[tuple[sub
 @needs["flask_cors"]
 @needs["mlflow"]
 def test_a_server_that_goes_away_and_comes_back_stops_nothing(
-    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("graphbox.train.tracking.trackers._REST_PER_CALL", 0.0)
     with mlflow_server(store, tmp_path) as (server, port):
         config = TrackConfig(mlflow=MLflowConfig(uri=f"http://127.0.0.1:{port}", experiment="e"))
         with open_trackers(config, tmp_path, "run-1", {}) as (tracker,):
             tracker.log(1, {"m/loss": 0.5})
+            wait_until(lambda: only_run(store)[1] == [(1, 0.5)])
             server.kill()
             server.wait()
             tracker.log(2, {"m/loss": 0.25})
             tracker.log(3, {"m/loss": 0.125})
+            wait_until(lambda: "takes no figures" in caplog.text)
             assert only_run(store)[1] == [(1, 0.5)]
             with mlflow_server(store, tmp_path, port):
-                assert isinstance(tracker, PatientTracker)
+                assert isinstance(tracker, QueuedTracker)
                 tracker.close("finished")
     run, history = only_run(store)
     assert history == [(1, 0.5), (2, 0.25), (3, 0.125)]
@@ -232,12 +239,6 @@ def test_a_server_that_goes_away_and_comes_back_stops_nothing(
 
 
 # ------------------------------------------------------------------------------------------- W&B
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for what another process does; if it never does, the time limit of tests ends this."""
-    while not is_so():
-        time.sleep(0.05)
 
 
 @needs["wandb"]
@@ -263,7 +264,7 @@ def test_wandb_without_a_key_is_said_before_training(tmp_path: Path, monkeypatch
     assert "WANDB_MODE=offline" in str(caught.value.hint)
 
 
-# --------------------------------------------------------------------------------------- patience
+# ------------------------------------------------------------------------------------------ queue
 
 
 class Moody:
@@ -291,87 +292,67 @@ class Moody:
         self.ending = ending
 
 
-class TestPatientTracker:
-    def test_what_was_not_taken_is_sent_later(self, caplog: pytest.LogCaptureFixture) -> None:
-        now = [0.0]
+class TestQueuedTracker:
+    def test_what_was_not_taken_is_sent_later(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("graphbox.train.tracking.trackers._RETRY_S", 0.01)
         service = Moody()
-        tracker = PatientTracker("It", service, lambda: now[0])
+        tracker = QueuedTracker("It", service)
         tracker.log(1, {"m/loss": 1.0})
+        wait_until(lambda: service.taken == [1])
         service.there = False
-        for step in (2, 3, 4):  # within the rest that a failure is followed by
+        for step in (2, 3, 4):
             tracker.log(step, {"m/loss": 1.0})
-        assert service.attempts == 2
-        now[0] = 1000.0
-        tracker.log(5, {"m/loss": 1.0})
+            wait_until(lambda step=step: service.attempts >= step)  # type: ignore[misc]
+        assert service.taken == [1]
         service.there = True
-        now[0] = 2000.0
-        tracker.log(6, {"m/loss": 1.0})
+        tracker.log(5, {"m/loss": 1.0})
         tracker.close("finished")
-        assert service.taken == [1, 2, 3, 4, 5, 6]
+        assert service.taken == [1, 2, 3, 4, 5]
         assert service.ending == "finished"
         (warning,) = caplog.records
         assert len(warning.getMessage()) < 600
 
-    def test_what_was_never_taken_is_said(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_what_was_never_taken_is_reported(self, caplog: pytest.LogCaptureFixture) -> None:
         service = Moody()
         service.there = False
-        tracker = PatientTracker("It", service)
+        tracker = QueuedTracker("It", service)
         tracker.log(1, {"m/loss": 1.0})
         tracker.close("finished")
         assert "the last 1 points" in caplog.records[-1].getMessage()
         assert service.ending is None
 
-    def test_an_ending_that_is_not_taken_is_said(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_ending_that_is_not_taken_is_reported(self, caplog: pytest.LogCaptureFixture) -> None:
         service = Moody()
         service.there = False
-        PatientTracker("It", service).close("failed")
+        QueuedTracker("It", service).close("failed")
         assert "was not told that the run is failed: not there" in caplog.records[-1].getMessage()
 
-    def test_a_service_that_is_slow_costs_a_share_of_the_time(self) -> None:
-        now = [0.0]
-        service = Moody()
-        service.before_taking = lambda: now.__setitem__(0, now[0] + 1.0)
-        tracker = PatientTracker("It", service, lambda: now[0])
-        for step in range(1000):
-            now[0] += 0.1  # what training takes
-            tracker.log(step, {"m/loss": 1.0})
-        assert service.attempts <= 6  # of a second each, in hundred
-        tracker.close("finished")
-        assert service.taken == list(range(1000))
-
-    def test_a_service_that_hangs_stops_nothing(
-        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("graphbox.train.tracking.trackers._SEND_LIMIT_S", 0.01)
-        now, answers = [0.0], threading.Event()
-        service = Moody()
-        service.before_taking = answers.wait
-        tracker = PatientTracker("It", service, lambda: now[0])
-        for step in (1, 2, 3):
-            now[0] += 1000.0
-            tracker.log(step, {"m/loss": 1.0})
-        assert service.attempts == 1
-        (warning,) = caplog.records
-        assert "It takes no figures: no answer in 0.01 seconds" in warning.getMessage()
-        monkeypatch.undo()
-        answers.set()
-        tracker.close("finished")
-        assert service.taken == [1, 2, 3]
-        assert service.ending == "finished"
-
-    def test_a_service_that_hangs_at_the_end_ends_too(
-        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name in ("_SEND_LIMIT_S", "_CLOSE_LIMIT_S"):
-            monkeypatch.setattr(f"graphbox.train.tracking.trackers.{name}", 0.01)
+    def test_training_does_not_wait_for_a_service(self) -> None:
         answers = threading.Event()
         service = Moody()
-        service.before_closing = answers.wait
-        PatientTracker("It", service).close("finished")
-        assert "was not told that the run is finished: no answer" in caplog.records[-1].getMessage()
         service.before_taking = answers.wait
-        tracker = PatientTracker("It", service)
+        tracker = QueuedTracker("It", service)
+        for step in range(1000):
+            tracker.log(step, {"m/loss": 1.0})
+        assert service.attempts <= 1
+        answers.set()
+        tracker.close("finished")
+        assert service.taken == list(range(1000))
+        assert service.attempts <= 2, "what comes during a call goes with the next"
+        assert service.ending == "finished"
+
+    @pytest.mark.parametrize("hangs", ["before_taking", "before_closing"])
+    def test_a_service_that_hangs_keeps_no_training_from_ending(
+        self, hangs: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("graphbox.train.tracking.trackers._CLOSE_LIMIT_S", 0.01)
+        answers = threading.Event()
+        service = Moody()
+        setattr(service, hangs, answers.wait)
+        tracker = QueuedTracker("It", service)
         tracker.log(1, {"m/loss": 1.0})
-        tracker.close("failed")
-        assert "the last 1 points" in caplog.records[-1].getMessage()
+        tracker.close("finished")
+        assert "no answer in 0.01 seconds" in caplog.records[-1].getMessage()
         answers.set()

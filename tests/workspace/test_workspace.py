@@ -317,16 +317,6 @@ def test_stopped_run(workspace: Workspace, error: GraphboxError, state: str) -> 
     assert (record.state, record.stages[0].state) == (state, state)
     assert record.error is not None
     assert record.error["message"] == error.message
-    unfinished = workspace.unfinished_run(DIGEST)
-    assert unfinished is not None
-    assert unfinished.id == "a-1"
-
-
-def test_finished_run_is_not_unfinished(workspace: Workspace) -> None:
-    with workspace.start_run("a", "", DIGEST, []) as run:
-        run.finish(0)
-    assert workspace.unfinished_run(DIGEST) is None
-    assert workspace.unfinished_run("b" * 64) is None
 
 
 HOLD_A_RUN = """

@@ -3,20 +3,18 @@
 What a cell becomes depends on the cell and on the column's type, never on the batch it came in.
 """
 
-from graphbox.graph.convert.converted import Converted, Wrong
+from graphbox.graph.convert.converted import Converted
 from graphbox.graph.convert.features import CategoricalReader, FeatureReader, feature_reader
 from graphbox.graph.convert.ids import read_ids
 from graphbox.graph.convert.numbers import read_weight
-from graphbox.graph.convert.text import SLOT_SEPARATOR, check_list_separator, plain_integers
+from graphbox.graph.convert.text import check_list_separator, plain_integers
 from graphbox.graph.convert.timestamps import TimestampReader
 
 __all__ = [
-    "SLOT_SEPARATOR",
     "CategoricalReader",
     "Converted",
     "FeatureReader",
     "TimestampReader",
-    "Wrong",
     "check_list_separator",
     "feature_reader",
     "plain_integers",

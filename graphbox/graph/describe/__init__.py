@@ -33,6 +33,7 @@ from graphbox.graph.describe.parts import (
     removed_edges,
 )
 from graphbox.graph.describe.problems import find_problems
+from graphbox.graph.ingest.report import DegreeReport
 from graphbox.graph.schema import EdgeType
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ __all__ = [
     "Problem",
     "Progress",
     "describe",
-    "outline",
 ]
 
 
@@ -71,67 +71,43 @@ def describe(
     node_types = tuple(_node_type(graph, name, counts) for name, counts in node_counts.items())
     edge_types = tuple(_edge_type(graph, each, edge_counts.get(each)) for each in graph.edge_types)
     isolated = {
-        node_type: [_shown_id(graph, node_type, index) for index in counts.examples]
+        node_type: [_original_id(graph, node_type, index) for index in counts.examples]
         for node_type, counts in node_counts.items()
     }
-    return _description(graph, node_types, edge_types, find_problems(node_types, edge_types, isolated))
-
-
-def outline(graph: Graph) -> Description:
-    """Return what of a description costs nothing: types, counts and names of features; no array is read."""
-    node_types = tuple(_node_type(graph, node_type, None) for node_type in graph.node_types)
-    return _description(graph, node_types, tuple(_edge_type(graph, each, None) for each in graph.edge_types))
-
-
-def _description(
-    graph: Graph,
-    node_types: tuple[NodeTypeDescription, ...],
-    edge_types: tuple[EdgeTypeDescription, ...],
-    problems: tuple[Problem, ...] = (),
-) -> Description:
     return Description(
         name=graph.name,
         path=None if graph.path is None else str(graph.path),
         size_bytes=graph.size_bytes,
         node_types=node_types,
         edge_types=edge_types,
-        problems=problems,
+        problems=find_problems(node_types, edge_types, isolated),
     )
 
 
-def _node_type(graph: Graph, node_type: str, counts: NodeCounts | None) -> NodeTypeDescription:
-    num_nodes = graph.num_nodes(node_type) - graph.num_removed(node_type)
-    features = node_features(graph.node_table(node_type))
+def _node_type(graph: Graph, node_type: str, counts: NodeCounts) -> NodeTypeDescription:
+    table, removed = graph.node_table(node_type), graph.removed_nodes(node_type)
     return NodeTypeDescription(
         name=node_type,
-        nodes=num_nodes,
-        removed=graph.num_removed(node_type),
-        isolated=None if counts is None else counts.isolated,
+        nodes=graph.num_nodes(node_type) - len(removed),
+        removed=len(removed),
+        isolated=counts.isolated,
         id_type=graph.id_type(node_type),
-        features=tuple(
-            FeatureDescription(name, rows.kind, num_nodes)
-            if counts is None
-            else describe_feature(name, rows, graph.removed_nodes(node_type))
-            for name, rows in features.items()
-        ),
-        imported=graph.node_table(node_type).imported,
+        features=tuple(describe_feature(name, rows, removed) for name, rows in node_features(table).items()),
+        imported=table.imported,
     )
 
 
 def _edge_type(graph: Graph, edge_type: EdgeType, counts: EdgeCounts | None) -> EdgeTypeDescription:
     num_edges = graph.num_edges(edge_type)
-    if graph.is_reverse(edge_type):
+    if counts is None:
         return EdgeTypeDescription(edge_type, num_edges, reverse_of=graph.reverse_type(edge_type))
     edges = graph.own_edges(edge_type)
-    weight, timestamp = has_weight(edges), has_timestamp(edges)
-    if counts is None:
-        return EdgeTypeDescription(edge_type, num_edges, has_weight=weight, has_timestamp=timestamp)
     source, _, target = edge_type
     return EdgeTypeDescription(
         edge_type,
         num_edges,
-        has_weight=weight,
-        has_timestamp=timestamp,
+        weight=has_weight(edges),
+        timestamp=has_timestamp(edges),
         self_loops=counts.self_loops,
         duplicate_edges=counts.duplicate_edges,
         in_degree=_degrees(graph, target, counts.into),
@@ -146,20 +122,12 @@ def _edge_type(graph: Graph, edge_type: EdgeType, counts: EdgeCounts | None) -> 
 def _degrees(graph: Graph, node_type: str, side: Side) -> Degrees:
     histogram = side.histogram
     return Degrees(
-        mean=histogram.mean,
-        p50=histogram.percentile(50),
-        p90=histogram.percentile(90),
-        p99=histogram.percentile(99),
-        max=histogram.maximum,
-        bins=tuple(histogram.bins()),
-        hubs=tuple(_hub(graph, node_type, -negative, degree) for degree, negative in side.hubs),
+        **vars(DegreeReport.of(histogram.degrees, histogram.nodes)),
+        histogram=tuple(histogram.bins()),
+        hubs=tuple(Hub(_original_id(graph, node_type, -negative), degree) for degree, negative in side.hubs),
     )
 
 
-def _hub(graph: Graph, node_type: str, index: int, degree: int) -> Hub:
+def _original_id(graph: Graph, node_type: str, index: int) -> str | int:
     original = graph.ids(node_type, np.array([index]))[0]
-    return Hub(original if isinstance(original, str) else int(original), degree)
-
-
-def _shown_id(graph: Graph, node_type: str, index: int) -> str:
-    return str(graph.ids(node_type, np.array([index]))[0])
+    return original if isinstance(original, str) else int(original)

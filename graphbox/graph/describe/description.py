@@ -1,12 +1,13 @@
-"""What there is to say about a graph: plain records, and the faces that terminals and notebooks show."""
+"""Records of a graph description: counts, degrees, features and problems; as text and as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from graphbox.graph.describe.histogram import DegreeBin
+from graphbox.graph.ingest.report import DegreeReport
 from graphbox.graph.schema import EdgeType, FeatureKind, IdType, edge_type_text
 
 __all__ = [
@@ -34,36 +35,16 @@ class Hub:
 
 
 @dataclass(frozen=True)
-class Degrees:
+class Degrees(DegreeReport):
     """How the edges of one type spread over the nodes at one of their ends; removed nodes do not count.
 
     Attributes:
-        mean: edges per node.
-        p50: the degree that half of the nodes do not exceed; ``p90`` and ``p99`` likewise.
-        max: the largest degree.
-        bins: nodes by degree 0, 1, 2 to 3, 4 to 7 and so on.
+        histogram: nodes by degree 0, 1, 2 to 3, 4 to 7 and so on.
         hubs: the nodes with the most edges, largest first.
     """
 
-    mean: float
-    p50: int
-    p90: int
-    p99: int
-    max: int
-    bins: tuple[DegreeBin, ...] = ()
+    histogram: tuple[DegreeBin, ...] = ()
     hubs: tuple[Hub, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "mean": self.mean,
-            "p50": self.p50,
-            "p90": self.p90,
-            "p99": self.p99,
-            "max": self.max,
-            "histogram": [{"low": each.low, "high": each.high, "nodes": each.nodes} for each in self.bins],
-            "hubs": [{"id": hub.id, "degree": hub.degree} for hub in self.hubs],
-        }
 
 
 @dataclass(frozen=True)
@@ -102,10 +83,6 @@ class FeatureDescription:
     longest: int | None = None
     constant: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values, without those that do not apply."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
 
 @dataclass(frozen=True)
 class NodeTypeDescription:
@@ -115,7 +92,7 @@ class NodeTypeDescription:
         name: the node type.
         nodes: nodes that are there.
         removed: nodes that were removed from a live graph; their numbers are not used again.
-        isolated: nodes without an edge of any type; None when edges were not looked at.
+        isolated: nodes without an edge of any type.
         id_type: what the original ids are.
         features: their features.
         imported: what the import read, kept and skipped, by kind; empty without a table of nodes.
@@ -124,15 +101,10 @@ class NodeTypeDescription:
     name: str
     nodes: int
     removed: int
-    isolated: int | None
+    isolated: int
     id_type: IdType
     features: tuple[FeatureDescription, ...]
     imported: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        features = [feature.as_dict() for feature in self.features]
-        return {**vars(self), "features": features, "imported": dict(self.imported)}
 
 
 @dataclass(frozen=True)
@@ -143,8 +115,8 @@ class EdgeTypeDescription:
         type: the edge type.
         edges: number of edges.
         reverse_of: the edge type of which this one holds the edges backwards; then the rest is empty.
-        has_weight: whether edges have weights.
-        has_timestamp: whether edges have timestamps.
+        weight: whether edges have weights.
+        timestamp: whether edges have timestamps.
         self_loops: edges from a node to itself.
         duplicate_edges: edges whose source and target an edge before has as well.
         in_degree: how they spread over the target nodes.
@@ -156,34 +128,14 @@ class EdgeTypeDescription:
     type: EdgeType
     edges: int
     reverse_of: EdgeType | None = None
-    has_weight: bool = False
-    has_timestamp: bool = False
+    weight: bool = False
+    timestamp: bool = False
     self_loops: int = 0
     duplicate_edges: int = 0
     in_degree: Degrees | None = None
     out_degree: Degrees | None = None
     features: tuple[FeatureDescription, ...] = ()
     imported: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        source, relation, target = self.type
-        entry: dict[str, Any] = {"source": source, "relation": relation, "target": target}
-        entry["edges"] = self.edges
-        entry["reverse_of"] = None if self.reverse_of is None else edge_type_text(self.reverse_of)
-        if self.in_degree is None or self.out_degree is None:
-            return entry
-        return {
-            **entry,
-            "weight": self.has_weight,
-            "timestamp": self.has_timestamp,
-            "self_loops": self.self_loops,
-            "duplicate_edges": self.duplicate_edges,
-            "in_degree": self.in_degree.as_dict(),
-            "out_degree": self.out_degree.as_dict(),
-            "features": [feature.as_dict() for feature in self.features],
-            "imported": dict(self.imported),
-        }
 
 
 @dataclass(frozen=True)
@@ -208,14 +160,10 @@ class Problem:
     hint: str
     examples: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**vars(self), "examples": list(self.examples)}
-
 
 @dataclass(frozen=True)
 class Description:
-    """What :meth:`graphbox.graph.Graph.describe` found; prints as text and shows itself in notebooks.
+    """Result of :meth:`graphbox.graph.Graph.describe`; its text form is what terminals show.
 
     Attributes:
         name: name of the graph.
@@ -251,9 +199,9 @@ class Description:
             "size_bytes": self.size_bytes,
             "nodes": self.nodes,
             "edges": self.edges,
-            "node_types": [entry.as_dict() for entry in self.node_types],
-            "edge_types": [entry.as_dict() for entry in self.edge_types],
-            "problems": [problem.as_dict() for problem in self.problems],
+            "node_types": _plain(self.node_types),
+            "edge_types": [_plain_edges(entry) for entry in self.edge_types],
+            "problems": _plain(self.problems),
         }
 
     def __str__(self) -> str:
@@ -263,7 +211,26 @@ class Description:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from graphbox.graph.describe.notebook import description_html
 
-        return description_html(self)
+def _plain(record: Any) -> Any:
+    """Return dataclasses as dicts and tuples as lists; values of features that do not apply are left out."""
+    if isinstance(record, tuple):
+        return [_plain(each) for each in record]
+    if isinstance(record, Mapping):
+        return dict(record)
+    if is_dataclass(record):
+        optional = isinstance(record, FeatureDescription)
+        return {
+            name: _plain(value) for name, value in vars(record).items() if not (optional and value is None)
+        }
+    return record
+
+
+def _plain_edges(entry: EdgeTypeDescription) -> dict[str, Any]:
+    source, relation, target = entry.type
+    plain = {"source": source, "relation": relation, "target": target, **_plain(entry)}
+    del plain["type"]
+    plain["reverse_of"] = None if entry.reverse_of is None else edge_type_text(entry.reverse_of)
+    if entry.in_degree is None:
+        return {name: plain[name] for name in ("source", "relation", "target", "edges", "reverse_of")}
+    return plain

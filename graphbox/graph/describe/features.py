@@ -1,8 +1,8 @@
-"""What a feature's values look like, found in bounded memory."""
+"""Statistics of a feature, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,107 +52,87 @@ class _Present:
 
 
 def describe_feature(name: str, rows: Rows, removed: Int64Array | None = None) -> FeatureDescription:
-    """Return what there is to know about a feature.
+    """Return statistics of a feature.
 
     Args:
         name: its name.
         rows: its rows.
         removed: rows to leave out, ascending.
     """
-    describers: dict[str, Callable[[str, _Present], FeatureDescription]] = {
-        "number": _number,
-        "integer": _integer,
-        "categorical": _categorical,
-        "boolean": _boolean,
-        "vector": _vector,
-        "slots": _slots,
-    }
-    return describers[rows.kind](name, _Present(rows, np.zeros(0, np.int64) if removed is None else removed))
+    present = _Present(rows, np.zeros(0, np.int64) if removed is None else removed)
+    return FeatureDescription(name, rows.kind, len(present), **_STATISTICS[rows.kind](present))
 
 
-def _number(name: str, rows: _Present) -> FeatureDescription:
+def _number(rows: _Present) -> dict[str, Any]:
     missing, low, high = 0, np.inf, -np.inf
     for block in rows.blocks():
         present = block[~np.isnan(block)]
         missing += len(block) - len(present)
         low, high = min(low, present.min(initial=np.inf)), max(high, present.max(initial=-np.inf))
-    described = FeatureDescription(name, rows.rows.kind, len(rows), missing)
     if missing == len(rows):
-        return described
+        return {"missing": missing}
     middle = _median(lambda: (block[~np.isnan(block)] for block in rows.blocks()), len(rows) - missing)
-    return FeatureDescription(
-        name,
-        rows.rows.kind,
-        len(rows),
-        missing,
-        min=float(low),
-        p50=float(middle),
-        max=float(high),
-        constant=bool(low == high),
-    )
+    return {
+        "missing": missing,
+        "min": float(low),
+        "p50": float(middle),
+        "max": float(high),
+        "constant": bool(low == high),
+    }
 
 
-def _integer(name: str, rows: _Present) -> FeatureDescription:
+def _integer(rows: _Present) -> dict[str, Any]:
     if not len(rows):
-        return FeatureDescription(name, rows.rows.kind, 0)
+        return {}
     low = min(int(block.min()) for block in rows.blocks())
     high = max(int(block.max()) for block in rows.blocks())
-    middle = int(_median(rows.blocks, len(rows)))
-    return FeatureDescription(
-        name, rows.rows.kind, len(rows), min=low, p50=middle, max=high, constant=low == high
-    )
+    return {"min": low, "p50": int(_median(rows.blocks, len(rows))), "max": high, "constant": low == high}
 
 
-def _categorical(name: str, rows: _Present) -> FeatureDescription:
+def _categorical(rows: _Present) -> dict[str, Any]:
     missing, low, high = 0, np.iinfo(np.int32).max, -1
     for block in rows.blocks():
         present = block[block >= 0]
         missing += len(block) - len(present)
         low, high = min(low, int(present.min(initial=low))), max(high, int(present.max(initial=high)))
-    return FeatureDescription(
-        name,
-        rows.rows.kind,
-        len(rows),
-        missing,
-        categories=0 if rows.rows.categories is None else len(rows.rows.categories),
-        constant=low == high,
-    )
+    categories = 0 if rows.rows.categories is None else len(rows.rows.categories)
+    return {"missing": missing, "categories": categories, "constant": low == high}
 
 
-def _boolean(name: str, rows: _Present) -> FeatureDescription:
+def _boolean(rows: _Present) -> dict[str, Any]:
     true = sum(int(block.sum()) for block in rows.blocks())
-    return FeatureDescription(
-        name, rows.rows.kind, len(rows), true=true, constant=bool(len(rows)) and true in (0, len(rows))
-    )
+    return {"true": true, "constant": bool(len(rows)) and true in (0, len(rows))}
 
 
-def _vector(name: str, rows: _Present) -> FeatureDescription:
+def _vector(rows: _Present) -> dict[str, Any]:
     dim = rows.rows.read(0, 1).values.shape[1]
     low, high = np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32)
     missing = 0
     for block in rows.blocks():
         missing += int(np.isnan(block).any(axis=1).sum())
         low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
-    constant_dims = int((low == high).sum())
-    return FeatureDescription(
-        name,
-        rows.rows.kind,
-        len(rows),
-        missing,
-        dim=dim,
-        constant_dims=constant_dims,
-        constant=0 < dim == constant_dims,
-    )
+    constant = int((low == high).sum())
+    return {"missing": missing, "dim": dim, "constant_dims": constant, "constant": 0 < dim == constant}
 
 
-def _slots(name: str, rows: _Present) -> FeatureDescription:
+def _slots(rows: _Present) -> dict[str, Any]:
     missing, longest, values = 0, 0, 0
     for column in rows.columns():
         lengths = np.diff(column.offsets if column.offsets is not None else np.zeros(1, np.int64))
         missing += int((lengths == 0).sum())
         longest = max(longest, int(lengths.max(initial=0)))
         values += int(lengths.sum())
-    return FeatureDescription(name, "slots", len(rows), missing, values=values, longest=longest)
+    return {"missing": missing, "values": values, "longest": longest}
+
+
+_STATISTICS: Mapping[str, Callable[[_Present], dict[str, Any]]] = {
+    "number": _number,
+    "integer": _integer,
+    "categorical": _categorical,
+    "boolean": _boolean,
+    "vector": _vector,
+    "slots": _slots,
+}
 
 
 # The median

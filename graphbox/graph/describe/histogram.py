@@ -63,30 +63,6 @@ class DegreeHistogram:
         sparse = np.array([self._sparse[degree] for degree in sorted(self._sparse)], np.int64)
         return np.concatenate([self._dense[np.flatnonzero(self._dense)], sparse])
 
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes counted."""
-        return int(self._dense.sum()) + sum(self._sparse.values())
-
-    @property
-    def mean(self) -> float:
-        """Mean degree; 0 without nodes."""
-        num_nodes = self.num_nodes
-        return float(self.degrees @ self.nodes) / num_nodes if num_nodes else 0.0
-
-    @property
-    def maximum(self) -> int:
-        """Largest degree; 0 without nodes."""
-        return int(self.degrees.max(initial=0))
-
-    def percentile(self, percent: int) -> int:
-        """Return the smallest degree that ``percent`` of 100 nodes do not exceed; 0 without nodes."""
-        below = np.cumsum(self.nodes)
-        if not len(below):
-            return 0
-        rank = max(1, -(-percent * int(below[-1]) // 100))
-        return int(self.degrees[np.searchsorted(below, rank)])
-
     def bins(self) -> list[DegreeBin]:
         """Return the nodes by degree 0, 1, 2 to 3, 4 to 7 and so on, up to the largest degree."""
         degrees, nodes = self.degrees, self.nodes

@@ -25,7 +25,7 @@ _HUB_TIMES_MEAN = 100
 def find_problems(
     node_types: Sequence[NodeTypeDescription],
     edge_types: Sequence[EdgeTypeDescription],
-    isolated: Mapping[str, Sequence[str]],
+    isolated: Mapping[str, Sequence[str | int]],
 ) -> tuple[Problem, ...]:
     """Return what may be wrong, those of one kind together: what the import skipped first, then the rest.
 
@@ -103,7 +103,7 @@ def _malformed(where: str, imported: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def _isolated(nodes: NodeTypeDescription, examples: Sequence[str]) -> Iterator[Problem]:
+def _isolated(nodes: NodeTypeDescription, examples: Sequence[str | int]) -> Iterator[Problem]:
     if nodes.isolated:
         yield Problem(
             "isolated_nodes",
@@ -113,7 +113,7 @@ def _isolated(nodes: NodeTypeDescription, examples: Sequence[str]) -> Iterator[P
             f"{_share(nodes.isolated, nodes.nodes)} nodes have no edge of any type",
             "their vectors can come from features only: leave them out of training and evaluation, or look "
             "for an edge table that was forgotten",
-            tuple(examples),
+            tuple(map(str, examples)),
         )
 
 

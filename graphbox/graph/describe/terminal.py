@@ -49,7 +49,6 @@ class _Glyphs:
     both: str
     dot: str
     bullet: str
-    removed: str = ""
 
 
 _UNICODE = _Glyphs(" ▁▂▃▄▅▆▇█", "│", "└", "├─ ", "└─ ", " → ", "⇄ ", " · ", "▪ ")
@@ -180,17 +179,17 @@ def _print_pictures(description: Description, console: Console, glyphs: _Glyphs)
 
 
 def _picture(title: str, degrees: Degrees, width: int, glyphs: _Glyphs) -> Text:
-    bar = max(1, min(_BAR_WIDTH, (width - _AXIS_WIDTH - 1) // len(degrees.bins)))
-    most = max(each.nodes for each in degrees.bins)
+    bar = max(1, min(_BAR_WIDTH, (width - _AXIS_WIDTH - 1) // len(degrees.histogram)))
+    most = max(each.nodes for each in degrees.histogram)
     picture = _text(title + "\n")
     picture.append(
         f"p50 {degrees.p50:,}  p90 {degrees.p90:,}  p99 {degrees.p99:,}  max {degrees.max:,}\n", style="dim"
     )
-    for row, line in enumerate(_bars(degrees.bins, most, bar, glyphs.levels)):
+    for row, line in enumerate(_bars(degrees.histogram, most, bar, glyphs.levels)):
         label = short_count(most) if row == 0 else "1" if row == _PICTURE_ROWS - 1 else ""
         picture.append(f"{label:>{_AXIS_WIDTH - 1}} {glyphs.axis}", style="dim")
         picture.append(line + "\n", style="green")
-    picture.append(" " * _AXIS_WIDTH + glyphs.origin + _labels(degrees.bins, bar), style="dim")
+    picture.append(" " * _AXIS_WIDTH + glyphs.origin + _labels(degrees.histogram, bar), style="dim")
     return picture
 
 

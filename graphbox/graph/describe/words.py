@@ -1,4 +1,4 @@
-"""Numbers and facts of a description in words, the same in terminals and notebooks."""
+"""Numbers and facts of a description in words."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def facts(entry: NodeTypeDescription | EdgeTypeDescription) -> list[str]:
         removed = [f"{entry.removed:,} removed"] if entry.removed else []
         return [ids, *isolated, *removed, *_skipped(entry.imported, "nodes")]
     found = []
-    if entry.has_weight:
+    if entry.weight:
         found.append("weights")
-    if entry.has_timestamp:
+    if entry.timestamp:
         found.append("timestamps")
     if entry.self_loops:
         found.append(f"{entry.self_loops:,} self-loop{'s' * (entry.self_loops != 1)}")

@@ -34,7 +34,6 @@ __all__ = [
     "STORED_AGAIN",
     "ArrowStream",
     "Batch",
-    "FileOptions",
     "MalformedLine",
     "Table",
     "TableFormat",

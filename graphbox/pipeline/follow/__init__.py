@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from graphbox.pipeline.follow.arrivals import Arrival, Arrivals
 from graphbox.pipeline.follow.feed import FolderFeed
-from graphbox.pipeline.follow.tables import ChunkTables
 
-__all__ = ["Arrival", "Arrivals", "ChunkTables", "FolderFeed"]
+__all__ = ["FolderFeed"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphbox.pipeline.forgetting.holdings import Holding, Holdings
+from graphbox.pipeline.forgetting.holdings import Holding
 from graphbox.pipeline.forgetting.report import ForgetReport
 from graphbox.pipeline.forgetting.steps import forget, forget_again, what_holds
 
-__all__ = ["ForgetReport", "Holding", "Holdings", "forget", "forget_again", "what_holds"]
+__all__ = ["ForgetReport", "Holding", "forget", "forget_again", "what_holds"]

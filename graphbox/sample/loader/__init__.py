@@ -5,27 +5,19 @@ The seeds of a batch are drawn, neighbours sampled around them, features fetched
 
 from __future__ import annotations
 
-from graphbox.sample.loader.batch import Batch, LinkSeeds, NodeSeeds, TripleSeeds
-from graphbox.sample.loader.features import MemoryFetch
+from graphbox.sample.loader.batch import Batch, NodeSeeds
 from graphbox.sample.loader.link_loader import LinkNeighborLoader
 from graphbox.sample.loader.negatives import NegativeSampling
 from graphbox.sample.loader.neighbor_loader import NeighborLoader
 from graphbox.sample.loader.options import LoaderOptions
-from graphbox.sample.loader.stages import FetchStage, SampleRequest, SampleStage
 from graphbox.sample.loader.triple_loader import TripleLoader
 
 __all__ = [
     "Batch",
-    "FetchStage",
     "LinkNeighborLoader",
-    "LinkSeeds",
     "LoaderOptions",
-    "MemoryFetch",
     "NegativeSampling",
     "NeighborLoader",
     "NodeSeeds",
-    "SampleRequest",
-    "SampleStage",
     "TripleLoader",
-    "TripleSeeds",
 ]

@@ -15,6 +15,7 @@ from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.gather import pooled_array
 from graphbox.sample.loader.batch import Batch
 from graphbox.sample.pinned import to_device
+from graphbox.sample.sampled import HeteroSample
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +73,12 @@ def _load(module: str) -> Any:
 def as_torch(batch: Batch[Any], *, device: torch.device | None = None) -> Batch[torch.Tensor]:
     """Return a batch with its arrays as torch tensors: of the same memory, or copies on a device."""
     converted: Batch[torch.Tensor] = _converted(batch, device)
+    return converted
+
+
+def sample_as_torch(sample: HeteroSample[Any]) -> HeteroSample[torch.Tensor]:
+    """Return a sample with its arrays as torch tensors of the same memory."""
+    converted: HeteroSample[torch.Tensor] = _converted(sample, None)
     return converted
 
 

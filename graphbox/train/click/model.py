@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelConfig
+from graphbox.durable import write_atomically
 from graphbox.fields import Field, NumberScale, Rows, row_count, take_rows
 from graphbox.graph.feature_rows import read_feature_rows
 from graphbox.graph.source import TableLike
@@ -27,7 +28,6 @@ from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
 from graphbox.train.click.rows import LogRows
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.storage import write_atomically
 from graphbox.train.transfer import moved
 
 __all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]

@@ -62,7 +62,7 @@ def load_libraries(kinds: Collection[str]) -> None:
         import_module(name)
     for kind in sorted(kinds):
         trainer_of(kind)
-        for name in model_kind(kind).LIBRARIES:
+        for name in model_kind(kind).libraries:
             import_module(name)
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from graphbox.durable import write_atomically
 from graphbox.errors import UsageError, missing_extra
-from graphbox.train.storage import write_atomically
 
 __all__ = ["Ending", "MLflowService", "Point", "TensorBoardService", "TrackingService", "WandbService"]
 

@@ -1,18 +1,19 @@
 """Figures of a training, also sent to where a team collects them: TensorBoard, MLflow, Weights & Biases.
 
 The run's own ``metrics.jsonl`` has every figure in any case. So a tracker that cannot be opened is an error
-before training begins, and one that fails later is a warning: training goes on.
+before training begins, and one that fails later is a warning: training continues.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from graphbox.config import TrackConfig
 from graphbox.errors import BackendMissingError, GraphboxError, InterruptedRunError
@@ -26,20 +27,16 @@ from graphbox.train.tracking.services import (
     without_password,
 )
 
-__all__ = ["PatientTracker", "Tracker", "open_trackers"]
+__all__ = ["QueuedTracker", "Tracker", "open_trackers"]
+
+Argument = TypeVar("Argument")
 
 _log = logging.getLogger("graphbox.train")
 
-_REST_PER_CALL = 20.0
-"""A service is left alone for so many times as long as it took to answer, whatever it answered: it slows
-training down by 5 % at most."""
-
-_SEND_LIMIT_S = 30.0
+_RETRY_S = 5.0
+"""Pause after a service failed."""
 _CLOSE_LIMIT_S = 75.0
-"""How long an answer is waited for: longer than the limits that services set themselves, for those that hang
-in spite of them."""
-
-_LEAST_REST_S = 5.0
+"""Limit of the last calls: longer than the limits that services set themselves."""
 _MOST_CAUSE_CHARACTERS = 300
 
 
@@ -51,101 +48,91 @@ class Tracker(Protocol):
         ...
 
 
-class PatientTracker:
-    """Sends figures to a service, and keeps those it does not take until it is there again.
+class QueuedTracker:
+    """Sends figures to a service from a thread of its own, and keeps those it does not take for the next try.
+
+    Training never waits for the service: what comes while a call runs goes with the next one.
 
     Args:
-        name: of the service, for the warnings.
-        service: where figures go.
-        clock: gives seconds.
+        name: of the service, for warnings.
+        service: receives the figures.
     """
 
-    def __init__(
-        self, name: str, service: TrackingService, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, name: str, service: TrackingService) -> None:
         self._name = name
         self._service = service
-        self._clock = clock
-        self._waiting: list[Point] = []
-        self._call: _Call | None = None
-        self._sent, self._sent_at = 0, 0.0
-        self._rests_until = 0.0
-        self._warned = False
+        self._queue: queue.SimpleQueue[Point | Ending] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        # A daemon: a call that never returns keeps no process alive.
+        self._thread = threading.Thread(target=self._send_all, name="graphbox-tracker", daemon=True)
+        self._thread.start()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send figures of a step, or keep them for later."""
-        self._waiting.append(Point(step, time.time_ns() // 1_000_000, dict(values)))
-        if self._call is not None:
-            self._hear(0.0)
-        if self._call is None and self._clock() >= self._rests_until:
-            self._send()
+        """Queue figures of a step."""
+        self._queue.put(Point(step, time.time_ns() // 1_000_000, dict(values)))
 
     def close(self, ending: Ending) -> None:
-        """Send what is left, and say how the training ended."""
-        if self._call is not None:
-            self._hear(_SEND_LIMIT_S)
-        if self._call is None and self._waiting:
-            self._send()
-        if self._waiting:
+        """Send what is left, and report how the training ended."""
+        self._queue.put(ending)
+        self._closing.set()
+        self._thread.join(_CLOSE_LIMIT_S)
+        if self._thread.is_alive():
+            _log.warning(
+                "%s did not get the last points of this training, no answer in %g seconds; metrics.jsonl "
+                "has them",
+                self._name,
+                _CLOSE_LIMIT_S,
+            )
+
+    def _send_all(self) -> None:
+        """Send points as they come, until the ending does."""
+        waiting: list[Point] = []
+        ending: Ending | None = None
+        warned = False
+        while ending is None:
+            ending = self._take(waiting)
+            error = _error_of(self._service.send, waiting) if waiting else None
+            if error is None:
+                waiting.clear()
+                continue
+            if not warned:
+                warned = True
+                _log.warning(
+                    "%s takes no figures: %s; training continues, metrics.jsonl has them, and they are sent "
+                    "when it is available again",
+                    self._name,
+                    _cause(error),
+                )
+            self._closing.wait(_RETRY_S)
+        if waiting:
             _log.warning(
                 "%s did not get the last %d points of this training; metrics.jsonl has them",
                 self._name,
-                len(self._waiting),
+                len(waiting),
             )
             return
-        call = _Call(lambda: self._service.close(ending))
-        error = call.answer(_CLOSE_LIMIT_S)
+        error = _error_of(self._service.close, ending)
         if error is not None:
             _log.warning("%s was not told that the run is %s: %s", self._name, ending, _cause(error))
 
-    def _send(self) -> None:
-        points = tuple(self._waiting)
-        self._sent, self._sent_at = len(points), self._clock()
-        self._call = _Call(lambda: self._service.send(points))
-        self._hear(_SEND_LIMIT_S)
-
-    def _hear(self, limit_s: float) -> None:
-        """Wait for the answer to what was sent last; until it has come nothing else is sent."""
-        assert self._call is not None  # noqa: S101 - for the type checker
-        error = self._call.answer(limit_s)
-        if error is not None and not self._warned:
-            self._warned = True
-            _log.warning(
-                "%s takes no figures: %s; training goes on, metrics.jsonl has them, and they are sent "
-                "when it is there again",
-                self._name,
-                _cause(error),
-            )
-        if self._call.is_alive():
-            return
-        self._call = None
-        now = self._clock()
-        rest_s = _REST_PER_CALL * (now - self._sent_at)
-        self._rests_until = now + (rest_s if error is None else max(_LEAST_REST_S, rest_s))
-        if error is None:
-            del self._waiting[: self._sent]
+    def _take(self, waiting: list[Point]) -> Ending | None:
+        """Wait for a point, and move all that are queued to ``waiting``; return the ending if it came."""
+        item = self._queue.get()
+        while isinstance(item, Point):
+            waiting.append(item)
+            if self._queue.empty():
+                return None
+            item = self._queue.get()
+        return item
 
 
-class _Call(threading.Thread):
-    """A call of a service, which may never answer: it keeps no process alive."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="graphbox-tracker", daemon=True)
-        self._work = work
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        """Call."""
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001 (anything a service raises; it is told by answer())
-            self._error = error
-
-    def answer(self, limit_s: float) -> BaseException | None:
-        """Return what the service raised, or a ``TimeoutError`` without an answer in time; None: nothing."""
-        self.join(limit_s)
-        return TimeoutError(f"no answer in {limit_s:g} seconds") if self.is_alive() else self._error
+def _error_of(call: Callable[[Argument], None], argument: Argument) -> Exception | None:
+    """Return what a call of a service raised."""
+    try:
+        call(argument)
+    except Exception as error:  # noqa: BLE001 (packages raise anything; it is logged)
+        return error
+    return None
 
 
 @contextmanager
@@ -164,11 +151,11 @@ def open_trackers(
         BackendMissingError: a service is not there, or its package is not installed.
         UsageError: the run file names a service that cannot be.
     """
-    opened: list[PatientTracker] = []
+    opened: list[QueuedTracker] = []
     ending: Ending = "failed"
     try:
         for name, where, make in _services(config, run_path, run_id, parameters):
-            opened.append(PatientTracker(name, _open(name, where, make)))
+            opened.append(QueuedTracker(name, _open(name, where, make)))
         yield tuple(opened)
         ending = "finished"
     except (InterruptedRunError, KeyboardInterrupt):

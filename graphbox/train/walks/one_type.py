@@ -13,7 +13,7 @@ from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.models.skip_gram import NodeKeys
-from graphbox.sample.walk_plan import WalkPlan, plan_walk
+from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk
 from graphbox.train.view import GraphView
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class OneTypeGraph:
         """Return the plan of walks, which the native core makes."""
         no_nodes = np.zeros(0, np.int64)
         weighted = self.weight is not None
-        return plan_walk(self, no_nodes, length, None, p, q, threads, weighted=weighted), None
+        return plan_walk(self, no_nodes, length, WalkOptions(p, q, weighted=weighted), threads), None
 
     def degree(self) -> NDArray[np.float64]:
         """Return the number of each node's edges, or the sum of their weights: float64 [keys]."""

@@ -13,7 +13,7 @@ from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
 from graphbox.sample.tiered_walk import TieredWalker
-from graphbox.sample.walk_plan import Walkers, WalkPlan, column_types, plan_walk
+from graphbox.sample.walk_plan import Walkers, WalkOptions, WalkPlan, column_types, plan_walk
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.skip_gram.walks import DeviceWalks, EdgesOnDevice, OneTypeLists, WalksOnDevice
 from graphbox.train.view import GraphView
@@ -129,9 +129,8 @@ class MetapathSource:
         self.walker: TieredWalker | None = None
         self._walkers: list[TieredWalker] = []
         if folder is None:
-            self.plan = plan_walk(
-                view, _NO_NODES, walk_length, None, 1.0, 1.0, threads, metapaths=metapaths, weighted=weighted
-            )
+            options = WalkOptions(metapaths=metapaths, weighted=weighted)
+            self.plan = plan_walk(view, _NO_NODES, walk_length, options, threads)
         else:
             types = [column_types(view, path, walk_length) for path in metapaths]
             self.plan = unlisted_plan(walk_length, len(types), types, threads)
@@ -189,7 +188,9 @@ class MetapathSource:
     def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
         """See :class:`WalkSource`."""
         graph = DeviceGraph(self._view, device, hbm_bytes=topology_bytes, num_threads=self._threads)
-        return WalksOnDevice(graph, self._length, metapaths=self._metapaths, weighted=self._weighted)
+        return WalksOnDevice(
+            graph, self._length, WalkOptions(metapaths=self._metapaths, weighted=self._weighted)
+        )
 
     def _offsets(self, path: Sequence[EdgeType]) -> list[int]:
         types = [path[0][0], *(path[step % len(path)][2] for step in range(self._length))]
@@ -253,7 +254,7 @@ class OneTypeSource:
         lists = OneTypeLists(self._graph, self._graph.keys.total)
         graph = DeviceGraph(lists, device, hbm_bytes=topology_bytes, num_threads=self._threads)
         weighted = self._graph.weight is not None
-        return WalksOnDevice(graph, self._length, p=self._p, q=self._q, weighted=weighted)
+        return WalksOnDevice(graph, self._length, WalkOptions(self._p, self._q, weighted=weighted))
 
 
 class EdgeSource:
@@ -274,7 +275,7 @@ class EdgeSource:
         self.window = 1
         self.keys = graph.keys
         self.types = graph.types
-        self.plan = plan_walk(graph, _NO_NODES, 1, None, 1.0, 1.0, threads)
+        self.plan = plan_walk(graph, _NO_NODES, 1, WalkOptions(), threads)
         self.walker: TieredWalker | None = None
         self.folder: ListFolder | None = None
         self.column_offsets = None
