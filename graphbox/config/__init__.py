@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
-from graphbox.config.kinds import ModelConfig, kinds_that, kinds_with_budget, model_kind, model_kinds
+from graphbox.config.kinds import ModelConfig, budget_refusal, kinds_that, model_kind, model_kinds
 from graphbox.config.load import (
     config_digest,
     config_schema,
@@ -23,7 +23,6 @@ from graphbox.config.model_kind import ModelKind
 from graphbox.config.models import (
     ClickModelSection,
     ComplExConfig,
-    CustomConfig,
     DCNConfig,
     DeepFMConfig,
     DeepWalkConfig,
@@ -76,7 +75,6 @@ __all__ = [
     "ComplExConfig",
     "CompleteTaskConfig",
     "CompressConfig",
-    "CustomConfig",
     "DCNConfig",
     "DeepFMConfig",
     "DeepWalkConfig",
@@ -117,12 +115,12 @@ __all__ = [
     "TrackConfig",
     "TransEConfig",
     "WideAndDeepConfig",
+    "budget_refusal",
     "config_digest",
     "config_schema",
     "dump_config",
     "evaluation_settings",
     "kinds_that",
-    "kinds_with_budget",
     "load_config",
     "model_kind",
     "model_kinds",

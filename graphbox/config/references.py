@@ -16,7 +16,7 @@ from graphbox.config.graph_schema import (
     names_stored_graph,
     schema_of_tables,
 )
-from graphbox.config.kinds import kinds_that, kinds_with_budget, section_of
+from graphbox.config.kinds import budget_refusal, kinds_that, section_of
 from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
 from graphbox.config.processes import ONE_PROCESS_FOLLOWS, refusal_of_processes
@@ -152,18 +152,9 @@ class _Checker:
                 section = section_of(kind)
                 if section is None:
                     continue
-                if budget in section.BUDGETS:
-                    refusal = section.budget_refusal(budget, name, self._task_kind(model), model, self._edges)
-                    if refusal is not None:
-                        yield self._problem(("memory", budget), *refusal)
-                    continue
-                able = kinds_with_budget(budget)
-                yield self._problem(
-                    ("memory", budget),
-                    f"expected models that keep their {budget} within a budget, received `{name}` of kind "
-                    f"{kind}",
-                    f"leave it out, or train models of kind {' or '.join(able)} in a run of their own",
-                )
+                refusal = budget_refusal(section, kind, budget, name, model)
+                if refusal is not None:
+                    yield self._problem(("memory", budget), *refusal)
 
     def _check_processes(self) -> Iterator[Problem]:
         """Yield what only one process can train, where there are to be several."""
@@ -381,6 +372,7 @@ class _Checker:
 
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")
+        yield from self._check_start(key, model)
         for name in ("relations", "edge_types"):
             for index, edge in enumerate(_items(model.get(name))):
                 yield from self._check_edge_type((*key, name, index), edge)
@@ -413,6 +405,26 @@ class _Checker:
                 )
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
+
+    def _check_start(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
+        """Yield why a model cannot start from an earlier run."""
+        section = section_of(model.get("kind"))
+        if model.get("start_from") is None or section is None:
+            return
+        if not section.WARM_STARTS:
+            able = kinds_that(lambda other: other.WARM_STARTS)
+            yield self._problem(
+                (*key, "start_from"),
+                f"expected a kind of model that can start from an earlier run, received `{model['kind']}`, "
+                "which always trains anew",
+                f"leave it out; these can: {', '.join(able)}",
+            )
+        elif _mapping(self._source.data, "stream").get("folder") is not None:
+            yield self._problem(
+                (*key, "start_from"),
+                "expected a model that is trained on a whole graph, received one that follows a stream",
+                "leave it out: a stream resumes at the chunk after the last one that it learnt",
+            )
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = section_of(model.get("kind"))

@@ -22,7 +22,7 @@ from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import extended_categories, stacked
 from graphbox.graph.overlay import Overlay, TouchedRows
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
-from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up
+from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up, columns_of
 
 __all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "as_live"]
 
@@ -191,6 +191,12 @@ class LiveEdgeTable(OwnEdges):
         return found
 
     # Columns by edge id
+
+    @property
+    def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
+        """Which of ``weight`` and ``timestamp`` the edges have; nothing is read."""
+        base = [] if self.base is None else [self.base.csc]
+        return columns_of([*base, *(change for change in self.changes if change.num_added)])
 
     def _by_id(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
         parts = [] if self.base is None else [getattr(self.base.csc, name)]

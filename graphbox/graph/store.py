@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from graphbox.errors import UnsupportedError, UsageError, missing_extra
+from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.arrays import feature_columns
 from graphbox.graph.format import (
     FolderWriter,
@@ -21,6 +22,7 @@ from graphbox.graph.layout import read_tables
 from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tables import (
+    OwnEdges,
     check_range,
     edge_table,
     index_array,
@@ -322,7 +324,21 @@ class Graph(TypedTables):
             path=self.path,
             size_bytes=self.size_bytes,
             folder=self._folder,
+            edge_files=self._edge_files,
         )
+
+    def with_edges(
+        self,
+        tables: Mapping[EdgeType, OwnEdges],
+        files: Mapping[EdgeType, Mapping[str, ArrayFile]],
+    ) -> Graph:
+        """Return a graph with the nodes of this one and other edges, which are in files.
+
+        Args:
+            tables: the edges of each type, in place of all that there are.
+            files: the files of each type, by the names of :meth:`array_file`.
+        """
+        return Graph(self.name, self._nodes, tables, path=self.path, folder=self._folder, edge_files=files)
 
     # Looking at it
 
@@ -336,11 +352,6 @@ class Graph(TypedTables):
         from graphbox.graph.describe import describe
 
         return describe(self, memory_bytes=memory_bytes, progress=progress)
-
-    def _repr_html_(self) -> str:
-        from graphbox.graph.describe.notebook import graph_html
-
-        return graph_html(self)
 
     def verify(self) -> None:
         """Read every file of an opened graph and compare it with its digest.

@@ -31,6 +31,7 @@ __all__ = [
     "ReverseEdgeTable",
     "added_up",
     "check_range",
+    "columns_of",
     "edge_table",
     "index_array",
     "numbered_nodes",
@@ -161,6 +162,11 @@ class OwnEdges(Edges):
 
     @property
     @abstractmethod
+    def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
+        """Which of ``weight`` and ``timestamp`` the edges have; nothing is read."""
+
+    @property
+    @abstractmethod
     def base_order(self) -> Int64Array:
         """The ids of the base's edges in the order of their sources, then targets: int64 [base's edges]."""
 
@@ -237,11 +243,18 @@ class EdgeTable(OwnEdges):
         """The in-neighbours of the targets."""
         return self._csc
 
+    @property
+    def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
+        """Which of ``weight`` and ``timestamp`` the edges have."""
+        return columns_of([self._csc])
+
     @cached_property
     def csr(self) -> CSR:
         """The out-neighbours of the sources, derived once unless they are kept."""
         if self.stored_csr is None:
             return csr_of(self._csc)
+        if columns_of([self.stored_csr]) == self.columns:
+            return self.stored_csr
         ids = self.stored_csr.edge_ids
         weight, timestamp = self._csc.weight, self._csc.timestamp
         return replace(
@@ -371,6 +384,13 @@ class ReverseEdgeTable(Edges):
         """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
         found = self._forward.ids_of_stable(stable_ids)
         return np.where(found < 0, -1, self.own_ids[found]) if self.num_edge_ids else found
+
+
+def columns_of(parts: Iterable[object]) -> tuple[Literal["weight", "timestamp"], ...]:
+    """Return which of ``weight`` and ``timestamp`` all parts of the edges of a type have."""
+    names: tuple[Literal["weight", "timestamp"], ...] = ("weight", "timestamp")
+    known = list(parts)
+    return tuple(name for name in names if known and all(getattr(each, name) is not None for each in known))
 
 
 def numbered_nodes(num_nodes: int, features: Mapping[str, Column] | None = None) -> NodeTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,17 @@ class TieredGraph:
         options: TierOptions | None = None,
     ) -> None:
         _check_budgets(topology_bytes=topology_bytes, feature_bytes=feature_bytes, pass_bytes=pass_bytes)
-        self._graph = graph
         self._options = options or TierOptions()
+        self._open_edges(graph, topology_bytes)
+        self._feature_bytes = feature_bytes
+        self._pass_bytes = pass_bytes
+        self._rows: dict[tuple[str, str], Rows] = {}
+        self._uncached_rows: dict[tuple[str, str], Rows] = {}
+        self._slots: dict[tuple[str, str], Lists] = {}
+        self._open_features(feature_bytes)
+
+    def _open_edges(self, graph: Graph, topology_bytes: int) -> None:
+        self._graph = graph
         files: dict[tuple[EdgeType, Direction], ListFiles] = {}
         overlay_bytes = 0
         for edge_type in graph.edge_types:
@@ -96,12 +106,6 @@ class TieredGraph:
         self._topology_bytes = topology_bytes
         self._lists = open_lists(files, budget_bytes=topology_bytes - overlay_bytes, options=self._options)
         self._overlays: dict[tuple[EdgeType, Direction], EdgeOverlay | None] = {}
-        self._feature_bytes = feature_bytes
-        self._pass_bytes = pass_bytes
-        self._rows: dict[tuple[str, str], Rows] = {}
-        self._uncached_rows: dict[tuple[str, str], Rows] = {}
-        self._slots: dict[tuple[str, str], Lists] = {}
-        self._open_features(feature_bytes)
 
     def _open_features(self, feature_bytes: int) -> None:
         files = {
@@ -136,6 +140,20 @@ class TieredGraph:
             pass_bytes=self._pass_bytes,
             options=self._options,
         )
+
+    def with_edges_of(self, graph: Graph, topology_bytes: int) -> TieredGraph:
+        """Return the features of this graph, and what memory has of them, with the edges of another one.
+
+        Args:
+            graph: a graph of the same nodes.
+            topology_bytes: the most memory for its edges.
+
+        Raises:
+            UsageError, DoesNotFitError, NotFoundError: as the constructor does.
+        """
+        found = copy(self)
+        found._open_edges(graph, topology_bytes)
+        return found
 
     @property
     def list_bytes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import array_names
 from graphbox.graph.live_nodes import LiveNodeTable
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
+from graphbox.graph.snapshot import LiveLists, as_live
 from graphbox.graph.tables import (
     Direction,
     Edges,
@@ -27,9 +28,6 @@ from graphbox.graph.tables import (
     check_range,
     index_array,
 )
-
-if TYPE_CHECKING:
-    from graphbox.graph.snapshot import LiveLists
 
 __all__ = ["TypedTables"]
 
@@ -44,6 +42,8 @@ class TypedTables:
         path: the folder it was opened from.
         size_bytes: bytes on disk, when it was opened from one.
         folder: what was opened, when it was opened from a folder.
+        edge_files: of edge types whose edges are in files elsewhere, these by the names of
+            :meth:`array_file`.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class TypedTables:
         path: Path | None = None,
         size_bytes: int | None = None,
         folder: Snapshot | None = None,
+        edge_files: Mapping[EdgeType, Mapping[str, ArrayFile]] | None = None,
     ) -> None:
         self.name = name
         self.path = path
         self.size_bytes = size_bytes
         self._folder = folder
+        self._edge_files = {} if edge_files is None else edge_files
         self._nodes = dict(nodes)
         self._edges: dict[EdgeType, Edges] = {}
         for edge_type, table in edges.items():
@@ -382,7 +384,23 @@ class TypedTables:
             NotFoundError: there is no such array.
             UsageError: the graph was built in memory.
         """
+        if of in self._edge_files:
+            files = self._edge_files[self.edge_type(of)]
+            if array not in files:
+                raise NotFoundError(f"there is no array `{array}`", where=_text_of(of))
+            return files[array]
         return self._opened().file_of(array_names(self._entry(of)), array, _text_of(of))
+
+    def is_on_disk(self, edge_type: EdgeType) -> bool:
+        """Return whether the in-neighbours of an edge type can be read from files.
+
+        Those of a reverse one are the other type's edges by source, which an import keeps if it is asked to.
+        """
+        if self._folder is None:
+            return False
+        forward = self.reverse_type(edge_type) if self.is_reverse(edge_type) else None
+        table = as_live(self.own_edges(forward or edge_type))
+        return forward is None or table.base is None or table.base.stored_csr is not None
 
     def feature_file(
         self, of: str | EdgeType, name: str, part: Literal["values", "offsets"] = "values"

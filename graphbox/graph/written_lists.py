@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.graph.array_file import ArrayFile
-from graphbox.graph.schema import Float32Array, Int64Array
+from graphbox.graph.schema import Int64Array
 from graphbox.graph.tier import ListFiles
 
-__all__ = ["Entries", "WrittenLists", "block_edges", "write_lists"]
+__all__ = ["WEIGHT", "Entries", "WrittenLists", "block_edges", "write_lists"]
+
+WEIGHT = "weight"
+"""Name of the column, float32, that is added up where equal neighbours are written once."""
 
 _ENTRY_BYTES = 64
-"""Memory of an entry while its part is sorted: as it was read, its sort key, its place, its weight twice."""
+"""Memory of an entry while its part is sorted: as it was read, its sort key, its place, a column twice."""
 
 _MOST_PARTS = 256
 _MOST_BINS = 1 << 16
@@ -31,12 +34,12 @@ class Entries(NamedTuple):
     Attributes:
         rows: int64 [n], the list of each.
         neighbors: int64 [n], what the list holds.
-        weight: float32 [n], or None.
+        columns: numbers [n] of each by name, those that are to be written.
     """
 
     rows: Int64Array
     neighbors: Int64Array
-    weight: Float32Array | None
+    columns: Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class WrittenLists:
     """Lists on disk, ascending; those of equal neighbours in the order in which they came.
 
     Attributes:
-        files: ``indices`` int32 and, where there are weights, ``weight`` float32.
+        files: ``indices`` int32, and the columns.
         lengths: int64 [rows].
         weight_sums: float64 [rows], the sum of the weights of each list: the difference of two sums over all
             lists up to its ends. None without weights.
@@ -64,8 +67,8 @@ def write_lists(
     folder: Path,
     entries: Callable[[], Iterable[Entries]],
     num_rows: int,
+    columns: Mapping[str, npt.DTypeLike],
     *,
-    weighted: bool,
     merge: bool,
     memory_bytes: int,
 ) -> WrittenLists:
@@ -78,32 +81,31 @@ def write_lists(
         folder: a folder, made here, for the files and those that are there meanwhile.
         entries: gives all of them, the same each time; rows and neighbours below 2^31.
         num_rows: number of lists.
-        weighted: entries have weights, which are written.
-        merge: write equal neighbours of a row once, with the sum of their weights.
+        columns: type of the numbers of each column of the entries, by name.
+        merge: write equal neighbours of a row once, with the sum of their weights; no other columns then.
         memory_bytes: memory for sorting, beside 16 bytes for each row.
     """
     folder.mkdir(parents=True)
     bounds = _part_bounds(entries(), num_rows, memory_bytes)
-    dtype = np.dtype([("row", "<i4"), ("neighbor", "<i4"), *([("weight", "<f4")] if weighted else [])])
+    dtype = np.dtype([("row", "<i4"), ("neighbor", "<i4"), *((name, of) for name, of in columns.items())])
     parts = [folder / f"part-{number}" for number in range(len(bounds) - 1)]
     _distribute(entries(), bounds, parts, dtype)
     lengths = np.zeros(num_rows, np.int64)
-    sums = np.zeros(num_rows) if weighted else None
+    sums = np.zeros(num_rows) if WEIGHT in columns else None
     total, weight_total = 0, 0.0
     with ExitStack() as held:
-        indices = held.enter_context((folder / "indices").open("wb"))
-        weights = held.enter_context((folder / "weight").open("wb")) if weighted else None
+        files = {name: held.enter_context((folder / name).open("wb")) for name in ("indices", *columns)}
         for path, first, last in zip(parts, bounds[:-1], bounds[1:], strict=True):
-            rows, neighbors, weight = _sorted(np.fromfile(path, dtype), merge=merge)
+            rows, values = _sorted(np.fromfile(path, dtype), merge=merge)
             path.unlink()
             part = slice(int(first), int(last))
             lengths[part] = np.bincount(rows - first, minlength=last - first)
             total += len(rows)
-            _write(indices, neighbors)
-            if weights is not None and sums is not None and weight is not None:
-                _write(weights, weight)
-                sums[part], weight_total = _sums(weight, lengths[part], weight_total)
-    return WrittenLists(_files(folder, lengths, total, weighted=weighted), lengths, sums)
+            for name, each in values.items():
+                _write(files[name], each)
+            if sums is not None:
+                sums[part], weight_total = _sums(values[WEIGHT], lengths[part], weight_total)
+    return WrittenLists(_files(folder, lengths, total, columns), lengths, sums)
 
 
 def _part_bounds(entries: Iterable[Entries], num_rows: int, memory_bytes: int) -> Int64Array:
@@ -130,8 +132,8 @@ def _distribute(
             order = np.argsort(part_of, kind="stable")
             records = np.empty(len(order), dtype)
             records["row"], records["neighbor"] = block.rows[order], block.neighbors[order]
-            if block.weight is not None and dtype.names is not None and "weight" in dtype.names:
-                records["weight"] = block.weight[order]
+            for name, column in block.columns.items():
+                records[name] = column[order]
             ends = np.cumsum(np.bincount(part_of, minlength=len(files)))
             for number, (file, end) in enumerate(zip(files, ends.tolist(), strict=True)):
                 begin = 0 if number == 0 else int(ends[number - 1])
@@ -139,28 +141,30 @@ def _distribute(
                     _write(file, records[begin:end])
 
 
-def _sorted(
-    records: npt.NDArray[np.void], *, merge: bool
-) -> tuple[Int64Array, npt.NDArray[np.int32], Float32Array | None]:
-    """Return rows, neighbours and weights in their order."""
+def _sorted(records: npt.NDArray[np.void], *, merge: bool) -> tuple[Int64Array, dict[str, npt.NDArray[Any]]]:
+    """Return rows, and neighbours (``indices``) and columns, in their order."""
     key = records["row"].astype(np.int64) << 32 | records["neighbor"]
-    weight: Float32Array | None = None
-    if records.dtype.names is not None and "weight" in records.dtype.names:
+    columns = [name for name in records.dtype.names or () if name not in ("row", "neighbor")]
+    values: dict[str, npt.NDArray[Any]] = {}
+    if columns:
         order = np.argsort(key, kind="stable")
-        key, weight = key[order], records["weight"][order]
+        key = key[order]
+        values = {name: records[name][order] for name in columns}
     else:
         key.sort()
     if merge and len(key):
         is_first = np.ones(len(key), bool)
         is_first[1:] = key[1:] != key[:-1]
-        if weight is not None:
+        if WEIGHT in values:
             firsts = np.flatnonzero(is_first)
-            weight = np.add.reduceat(weight.astype(np.float64), firsts).astype(np.float32)
+            values[WEIGHT] = np.add.reduceat(values[WEIGHT].astype(np.float64), firsts).astype(np.float32)
         key = key[is_first]
-    return key >> 32, (key & 0xFFFFFFFF).astype(np.int32), weight
+    return key >> 32, {"indices": (key & 0xFFFFFFFF).astype(np.int32), **values}
 
 
-def _sums(weight: Float32Array, lengths: Int64Array, before: float) -> tuple[npt.NDArray[np.float64], float]:
+def _sums(
+    weight: npt.NDArray[Any], lengths: Int64Array, before: float
+) -> tuple[npt.NDArray[np.float64], float]:
     """Return the sum of each list, and that of all up to here; ``before``: that of all before these."""
     sums = np.cumsum(np.concatenate([[before], weight]), dtype=np.float64)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -171,10 +175,11 @@ def _write(file: BinaryIO, array: npt.NDArray[np.generic]) -> None:
     file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _files(folder: Path, lengths: Int64Array, total: int, *, weighted: bool) -> ListFiles:
+def _files(folder: Path, lengths: Int64Array, total: int, columns: Mapping[str, npt.DTypeLike]) -> ListFiles:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     offsets.tofile(folder / "indptr")
-    items = {"indices": ArrayFile(folder / "indices", 0, np.dtype(np.int32), (total,))}
-    if weighted:
-        items["weight"] = ArrayFile(folder / "weight", 0, np.dtype(np.float32), (total,))
+    items = {
+        name: ArrayFile(folder / name, 0, np.dtype(of), (total,))
+        for name, of in {"indices": np.int32, **columns}.items()
+    }
     return ListFiles(ArrayFile(folder / "indptr", 0, np.dtype(np.int64), offsets.shape), items)

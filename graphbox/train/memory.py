@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
-from graphbox.config import MemoryConfig, ModelConfig, kinds_with_budget
+from graphbox.config import MemoryConfig, ModelConfig, budget_refusal
 from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
+from graphbox.graph.schema import EdgeType
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES, TieredGraph
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
@@ -60,6 +61,7 @@ class TrainingMemory:
     device: torch.device = CPU
     _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _on_device: dict[str, DeviceTable] = field(default_factory=dict, init=False, repr=False)
+    _new_folders: list[Path] = field(default_factory=list, init=False, repr=False)
     _why_below: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -129,20 +131,53 @@ class TrainingMemory:
             return f"more than {MOST_NEIGHBORS_ON_DEVICE} neighbours of a node are asked for"
         return None
 
-    def tiered(self, view: GraphView) -> TieredGraph:
+    def on_disk(self, view: GraphView, edge_types: Collection[EdgeType]) -> GraphView:
+        """Return a view whose edge types can be read from files: itself, or what it shows written anew.
+
+        Args:
+            view: the graph as training sees it.
+            edge_types: what is to be read.
+        """
+        return (
+            view if view.is_on_disk(edge_types) else view.on_disk(self.new_folder("edges"), self.pass_bytes)
+        )
+
+    def new_folder(self, name: str) -> Path:
+        """Return a new folder, on the disk of what does not fit; :meth:`remove_folders` removes it."""
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self._new_folders.append(Path(mkdtemp(prefix=f"{name}-", dir=self.folder)))
+        return self._new_folders[-1]
+
+    def remove_folders(self) -> None:
+        """Remove the folders of :meth:`new_folder` that are still there: the training is over."""
+        for folder in self._new_folders:
+            shutil.rmtree(folder, ignore_errors=True)  # most went with what was in them
+        self._new_folders.clear()
+
+    def tiered(self, view: GraphView, *, topology_share: float = 1.0) -> TieredGraph:
         """Return a graph for sampling from disk; a budget that is not given is the size of all there is.
 
+        Args:
+            view: a graph that is in files, see :meth:`on_disk`.
+            topology_share: the part of the budget of edges that it has.
+
         Raises:
-            UsageError: the task removed edges, so that the graph is not the one on disk.
+            UsageError: the graph is not the one on disk.
             DoesNotFitError: the budget of edges is less than what changes of the graph take.
         """
-        config, parts = self.config, self.processes.size
-        tiered: TieredGraph = view.tiered(
-            topology_bytes=_EVERYTHING if config.topology is None else config.topology // parts,
-            feature_bytes=_EVERYTHING if config.features is None else config.features // parts,
-            pass_bytes=None if config.passes is None else config.passes // parts,
+        config = self.config
+        return view.tiered(
+            topology_bytes=self.topology_bytes(topology_share),
+            feature_bytes=_EVERYTHING if config.features is None else config.features // self.processes.size,
+            pass_bytes=None if config.passes is None else config.passes // self.processes.size,
         )
-        return tiered
+
+    def topology_bytes(self, share: float = 1.0) -> int:
+        """Return a part of this process's budget of edges; what all edges take where there is none."""
+        if self.config.topology is None:
+            return _EVERYTHING
+        return int(self.config.topology * share) // self.processes.size
 
     def new_tables(
         self,
@@ -319,25 +354,9 @@ def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> Non
     Raises:
         UsageError: there are such.
     """
-    general = {"passes", "total", "hbm"}
-    asked = {name: value for name, value in memory.config if value is not None and name not in general}
-    for name in asked:
-        if name not in config.BUDGETS:
-            can = (
-                f"it has budgets of {', '.join(config.BUDGETS)}"
-                if config.BUDGETS
-                else "it keeps all in memory"
-            )
-            raise UsageError(
-                f"expected a model that keeps its {name} within a budget, received `{model}` of kind "
-                f"{config.kind}: {can}",
-                where=f"memory.{name}",
-                hint=f"leave it out, or train a model of kind {', '.join(kinds_with_budget(name))}",
-            )
-    for setting, reason in config.ALL_ROWS_WITH.items() if "tables" in asked else ():
-        if getattr(config, setting):
-            raise UsageError(
-                f"expected tables that can have a budget, received `{model}` with `{setting}`: {reason}",
-                where="memory.tables",
-                hint=f"leave `models.{model}.{setting}` out, or the budget",
-            )
+    for budget in ("topology", "features", "tables"):
+        if getattr(memory.config, budget) is None:
+            continue
+        refusal = budget_refusal(type(config), config.kind, budget, model, config.model_dump())
+        if refusal is not None:
+            raise UsageError(refusal[0], where=f"memory.{budget}", hint=refusal[1])

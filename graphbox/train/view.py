@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,15 @@ from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.columns import Column
 from graphbox.graph.edge_blocks import EdgeBlock, edge_blocks
+from graphbox.graph.edges_on_disk import with_edges_on_disk, with_merged_edges_on_disk
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
 from graphbox.graph.snapshot import as_live
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
 __all__ = ["GraphView"]
+
+_NO_EDGES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class GraphView:
@@ -41,41 +46,91 @@ class GraphView:
 
     def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
         self.fold = fold
-        self._graph = graph if split is None else split.visible_graph(graph, fold)
-        self._lacks_edges = self._graph is not graph
+        self._stored = graph
+        self._removed = {} if split is None else split.hidden_edges(graph, fold)
         self._hidden_features = {} if split is None else split.hidden_features()
         self._hidden_types = set() if split is None else set(split.hidden_edge_types())
+
+    @cached_property
+    def _graph(self) -> Graph:
+        """The graph without what is removed: in memory, from its first use on."""
+        return self._stored.without_edges(self._removed) if self._removed else self._stored
 
     @property
     def node_types(self) -> list[str]:
         """Names of the node types."""
-        return self._graph.node_types
+        return self._stored.node_types
 
     @property
     def edge_types(self) -> list[EdgeType]:
         """The edge types, reverse ones included."""
-        return [edge_type for edge_type in self._graph.edge_types if not self._is_hidden(edge_type)]
+        return [edge_type for edge_type in self._stored.edge_types if not self._is_hidden(edge_type)]
 
     def is_reverse(self, edge_type: EdgeType) -> bool:
         """Return whether the edge type is another one backwards."""
-        return self._graph.is_reverse(edge_type)
+        return self._stored.is_reverse(edge_type)
 
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
-        return self._with(self._graph.with_reverse_edges())
+        return self._with(self._stored.with_reverse_edges(), self._removed)
 
     def without_edges(self, removed: Mapping[EdgeType, NDArray[np.int64]]) -> GraphView:
         """Return the view without some edges, given by their ids; see ``Graph.without_edges``."""
-        return self._with(self._graph.without_edges(removed), lacks_edges=True)
+        if not removed:
+            return self
+        return self._with(self._graph, {each: np.unique(ids) for each, ids in removed.items()})
 
     def without_pairs(self, split: RecommendSplit | LinkSplit, pairs: NDArray[np.uint64]) -> GraphView:
         """Return the view without the edges between the nodes of some pairs of groups.
 
         Args:
             split: whose groups they are.
-            pairs: uint64, ``split.pair_keys`` of the pairs.
+            pairs: uint64, ascending ``split.pair_keys`` of the pairs.
         """
-        return self._with(split.without_pairs(self._graph, pairs), lacks_edges=True)
+        removed = dict(self._removed)
+        for edge_type, ids in split.edges_of_pairs(self._stored, pairs).items():
+            removed[edge_type] = np.union1d(removed.get(edge_type, ids[:0]), ids)
+        return self._with(self._stored, removed)
+
+    # On disk
+
+    def is_on_disk(self, edge_types: Collection[EdgeType]) -> bool:
+        """Return whether the in-neighbours of edge types, as they are seen here, can be read from disk."""
+        if self._removed:
+            return False
+        return all(self._stored.is_on_disk(self._seen(edge_type)) for edge_type in edge_types)
+
+    def on_disk(self, folder: Path, memory_bytes: int) -> GraphView:
+        """Return the view with all edges that it shows in files, by target and by source.
+
+        Args:
+            folder: where to; it is removed when the view, and what was made of it, is gone.
+            memory_bytes: memory for sorting; see :func:`graphbox.graph.edges_on_disk.with_edges_on_disk`.
+        """
+        seen = [each for each in self._stored.edge_types if not self._is_hidden(each)]
+        return self._with(with_edges_on_disk(self._stored, seen, self.edge_blocks, folder, memory_bytes), {})
+
+    def merged_on_disk(
+        self,
+        members: Mapping[EdgeType, Sequence[EdgeType]],
+        folder: Path,
+        memory_bytes: int,
+        *,
+        weighted: bool,
+    ) -> GraphView:
+        """Return a view whose edge types are some of this one's taken together, in files.
+
+        Args:
+            members: for each edge type those it consists of.
+            folder: where to; it is removed when the view, and what was made of it, is gone.
+            memory_bytes: memory for sorting.
+            weighted: the edges have weights; see
+                :func:`graphbox.graph.edges_on_disk.with_merged_edges_on_disk`.
+        """
+        merged = with_merged_edges_on_disk(
+            self._stored, members, self.edge_blocks, folder, memory_bytes, weighted=weighted
+        )
+        return self._with(merged, {})
 
     def tiered(
         self, *, topology_bytes: int, feature_bytes: int, pass_bytes: int | None = None
@@ -85,34 +140,51 @@ class GraphView:
         It shows every feature, and every edge type: name those that may be seen.
 
         Raises:
-            UsageError: edges are held out, so that the graph is not the one on disk.
+            UsageError: the view lacks edges that the files have; see :meth:`on_disk`.
         """
-        if self._lacks_edges:
-            raise UsageError(
-                "expected a task that holds out no edges, received one that does: the graph that is trained "
-                "on is not the one on disk",
-                where="memory",
-                hint="leave the budgets of topology and features out",
-            )
-        return self._graph.tiered(
+        self._check_complete()
+        return self._stored.tiered(
             topology_bytes=topology_bytes, feature_bytes=feature_bytes, pass_bytes=pass_bytes
         )
 
+    def tiered_edges(self, features: TieredGraph, topology_bytes: int) -> TieredGraph:
+        """Return a graph for sampling from disk with the features of another one and the edges of this view.
+
+        Raises:
+            UsageError: the view lacks edges that the files have; see :meth:`on_disk`.
+        """
+        self._check_complete()
+        return features.with_edges_of(self._stored, topology_bytes)
+
+    def _check_complete(self) -> None:
+        if self._removed:
+            raise UsageError(
+                "expected edges that are all in files, received a view without some of them",
+                where="GraphView.tiered",
+                hint="write those that are seen with GraphView.on_disk",
+            )
+
+    # Nodes and edges
+
     def num_nodes(self, node_type: str) -> int:
         """Return the number of nodes of a type."""
-        return self._graph.num_nodes(node_type)
+        return self._stored.num_nodes(node_type)
 
     def removed_nodes(self, node_type: str) -> NDArray[np.int64]:
         """Return the indices of removed nodes of a type: int64, ascending; they are no candidates."""
-        return self._graph.removed_nodes(node_type)
+        return self._stored.removed_nodes(node_type)
 
     def ids(self, node_type: str) -> NDArray[np.object_] | NDArray[np.int64]:
         """Return the original ids of a type's nodes."""
-        return self._graph.ids(node_type)
+        return self._stored.ids(node_type)
 
     def arrow_ids(self, node_type: str) -> pa.Array:
         """Return the original ids of a type's nodes as an Arrow array, null of removed ones."""
-        return self._graph.arrow_ids(node_type)
+        return self._stored.arrow_ids(node_type)
+
+    def has_weights(self, edge_type: EdgeType) -> bool:
+        """Return whether the edges of a type have weights; nothing is read."""
+        return "weight" in as_live(self._stored.own_edges(self._own(edge_type))).columns
 
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""
@@ -147,14 +219,14 @@ class GraphView:
             edge_type: the edge type; those of a reverse one lead from its sources to its targets.
             block_edges: the most edges to give at a time.
         """
-        is_reverse = self._graph.is_reverse(self._seen(edge_type))
-        own = (self._graph.reverse_type(edge_type) if is_reverse else None) or edge_type
-        for block in edge_blocks(as_live(self._graph.own_edges(own)), block_edges):
-            yield EdgeBlock(block.target, block.source, block.weight) if is_reverse else block
+        own = self._own(edge_type)
+        table, removed = as_live(self._stored.own_edges(own)), self._removed.get(own, _NO_EDGES)
+        for block in edge_blocks(table, block_edges, removed):
+            yield block if own == edge_type else block.reversed()
 
     def features(self, node_type: str) -> dict[str, FeatureSpec]:
         """Return the features of a type that may be read."""
-        features = self._graph.features(node_type)
+        features = self._stored.features(node_type)
         return {
             name: spec for name, spec in features.items() if (node_type, name) not in self._hidden_features
         }
@@ -167,7 +239,7 @@ class GraphView:
             NotFoundError: there is no such feature.
         """
         self._check_seen(node_type, name)
-        return np.asarray(self._graph.feature(node_type, name))
+        return np.asarray(self._stored.feature(node_type, name))
 
     def feature_rows(self, node_type: str, name: str, start: int, stop: int) -> Column:
         """Return a feature of the nodes ``start`` to ``stop - 1``, without reading that of the others.
@@ -177,11 +249,11 @@ class GraphView:
             NotFoundError: there is no such feature.
         """
         self._check_seen(node_type, name)
-        return self._graph.feature_rows(node_type, name, start, stop)
+        return self._stored.feature_rows(node_type, name, start, stop)
 
     def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
-        return self._graph.slot_lists(node_type, name)
+        return self._stored.slot_lists(node_type, name)
 
     def _check_seen(self, node_type: str, name: str) -> None:
         why = self._hidden_features.get((node_type, name))
@@ -193,7 +265,7 @@ class GraphView:
             )
 
     def _is_hidden(self, edge_type: EdgeType) -> bool:
-        return edge_type in self._hidden_types or self._graph.reverse_type(edge_type) in self._hidden_types
+        return edge_type in self._hidden_types or self._stored.reverse_type(edge_type) in self._hidden_types
 
     def _seen(self, edge_type: EdgeType) -> EdgeType:
         if self._hidden_types and self._is_hidden(edge_type):
@@ -204,10 +276,16 @@ class GraphView:
             )
         return edge_type
 
-    def _with(self, graph: Graph, *, lacks_edges: bool = False) -> GraphView:
+    def _own(self, edge_type: EdgeType) -> EdgeType:
+        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
+        if not self._stored.is_reverse(self._seen(edge_type)):
+            return edge_type
+        return self._stored.reverse_type(edge_type) or edge_type
+
+    def _with(self, stored: Graph, removed: dict[EdgeType, NDArray[np.int64]]) -> GraphView:
         view = object.__new__(GraphView)
-        view._graph = graph
-        view._lacks_edges = self._lacks_edges or lacks_edges
+        view._stored = stored
+        view._removed = removed
         view.fold = self.fold
         view._hidden_features = self._hidden_features
         view._hidden_types = self._hidden_types

@@ -193,16 +193,6 @@ def test_budgets_that_nothing_keeps_to(tmp_path: Path, line: str, message: str) 
     [
         ("tables", "{kind: deepwalk, lock_free: true}", "received `light` with `lock_free`"),
         ("features", "{kind: gnn, task: taste}", "which is trained on the whole graph"),
-        (
-            "topology",
-            "{kind: gnn, task: items, num_neighbors: [5, 5]}",
-            "expected a task of kind classify for a graph on disk, received one of kind recommend",
-        ),
-        (
-            "topology",
-            "{kind: gnn, task: taste, num_neighbors: [5, 5], merge_relations: true}",
-            "`light`, which takes several as one",
-        ),
     ],
 )
 def test_budgets_that_settings_rule_out(tmp_path: Path, budget: str, model: str, message: str) -> None:
@@ -220,35 +210,6 @@ def test_walks_keep_their_topology_within_a_budget(tmp_path: Path, kind: str, ta
     model = f"{{kind: {kind}{task}}}"
     changes = ("models:", "memory: {topology: 1GiB}\nmodels:"), ("{kind: lightgcn, task: items}", model)
     assert load_config(write(tmp_path, *changes)).memory.topology == 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("settings", "are_merged"),
-    [
-        ("", True),  # an edge type and its reverse, between nodes of one type
-        (", reverse: false", False),
-        (", merge_relations: false", False),
-        (", relations: [[user, knows, user], [user, bought, item]]", False),
-    ],
-)
-def test_relations_that_are_taken_as_one_are_not_on_disk(
-    tmp_path: Path, settings: str, are_merged: bool
-) -> None:
-    later = "    - {type: [user, bought_later, item], path: later.csv}\n"
-    knows = "    - {type: [user, knows, user], path: later.csv}\n"
-    relations = "" if "relations: [" in settings else ", relations: [[user, knows, user]]"
-    model = f"{{kind: gnn, task: taste, num_neighbors: [5, 5]{relations}{settings}}}"
-    changes = (
-        ("models:", "memory: {topology: 1GiB}\nmodels:"),
-        ("{kind: lightgcn, task: items}", model),
-        (later, later + knows),
-    )
-    path = write(tmp_path, *changes)
-    if not are_merged:
-        assert load_config(path).memory.topology == 1 << 30
-        return
-    with pytest.raises(ConfigError, match=r"memory\.topology: expected models with relations of their own"):
-        load_config(path)
 
 
 def test_streams_have_no_budgets(tmp_path: Path) -> None:

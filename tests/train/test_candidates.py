@@ -10,8 +10,8 @@ import torch
 
 from graphbox.graph.live_rows import LiveRows
 from graphbox.train.recommendation.candidates import (
-    CandidateColumns,
     Candidates,
+    columns_among,
     log_probability_in_batch,
     no_negatives,
 )
@@ -79,7 +79,6 @@ def test_what_is_always_drawn_stays_so() -> None:
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_no_negatives_are_the_answers_of_a_query_and_its_group(seed: int, with_groups: bool) -> None:
     generator, nodes = np.random.default_rng(seed), 30
-    columns = CandidateColumns(nodes)
     for queries in (0, 1, 7):  # one after another: nothing is left of the batch before
         candidates = np.unique(generator.integers(0, nodes, [0, 1, 12][seed % 3]))
         row = np.sort(generator.integers(0, max(queries, 1), 20 if queries else 0))
@@ -91,7 +90,7 @@ def test_no_negatives_are_the_answers_of_a_query_and_its_group(seed: int, with_g
             expected[query, column] = is_answer or (
                 with_groups and of_query[query] == of_node[candidates[column]]
             )
-        cells = columns.among(candidates, row, answers)
+        cells = columns_among(candidates, row, answers)
         groups = (of_query, of_node[candidates]) if with_groups else None
         found = no_negatives(expected.shape, cells, torch.device("cpu"), groups)
         np.testing.assert_array_equal(found.numpy(), expected)

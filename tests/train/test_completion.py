@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from graphbox.config import CompleteTaskConfig, GivenSplitConfig, RandomSplitConfig, model_kind
-from graphbox.errors import DataError, DoesNotFitError, InterruptedRunError, UsageError
+from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import (
     CompleteSplit,
@@ -457,21 +457,6 @@ class TestLikelyAnswers:
 
 
 class TestTraining:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_an_interrupted_training_ends_the_same(
-        self, atlas: Graph, split: CompleteSplit, tmp_path: Path, kind: str
-    ) -> None:
-        config = config_of(kind, validate_every=2, dropout=0.1)
-        whole = train_model(atlas, split, config, tmp_path / "whole")
-        asked = iter([False] * 9 + [True] * 1000)
-        with pytest.raises(InterruptedRunError):
-            train_model(atlas, split, config, tmp_path / "parts", stop=lambda: next(asked))
-        parts = train_model(atlas, split, config, tmp_path / "parts", resume=True)
-        np.testing.assert_array_equal(parts.embeddings["place"], whole.embeddings["place"])
-        assert parts.triples is not None
-        assert whole.triples is not None
-        np.testing.assert_array_equal(parts.triples.rows, whole.triples.rows)
-
     def test_candidates_are_as_likely_as_the_loss_takes_them_to_be(
         self, atlas: Graph, split: CompleteSplit
     ) -> None:

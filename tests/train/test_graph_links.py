@@ -89,7 +89,7 @@ class TestNoLinkReachesItsOwnPrediction:
             count = len(split.known("train"))
             assert 0.1 < len(links) / count < 0.4
             degree = np.bincount(known[~np.isin(split.pair_keys(*known.T), keys)][:, 1])
-            np.testing.assert_array_equal(trainer._epoch_degree[: len(degree)], degree)
+            np.testing.assert_array_equal(trainer._epoch_degree.numpy()[: len(degree)], degree)
             held.append(keys)
         assert not np.array_equal(np.unique(held[0]), np.unique(held[1]))
 
@@ -108,12 +108,12 @@ def by_hand(trainer: GraphLinkTrainer, split: Any, loss: str) -> float:
 
     def logit(source: int, target: int) -> float:
         cosine = tower("source", "user", source) @ tower("target", "item", target)
-        popular = head["popularity"] * np.log1p(trainer._epoch_degree[target])
+        popular = head["popularity"] * np.log1p(trainer._epoch_degree.numpy()[target])
         return float(np.exp(head["log_scale"]) * cosine + popular + head["offset"])
 
-    row, linked = trainer._known.take(np.arange(USERS))
+    row, linked = trainer.draws._known.take(np.arange(USERS))
     known = set(zip(row.tolist(), linked.tolist(), strict=True))
-    drawn = trainer._drawn(0, 0).tolist()
+    drawn = trainer.batch_arrays(0, 0)["candidates"].tolist()
     weight = (trainer._degree + 0.1) ** 0.5
     share = weight / weight.sum()
     losses = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import ClickTaskConfig, MemoryConfig, RecommendTaskConfig, model_kind
+from graphbox.config import ClickTaskConfig, CompleteTaskConfig, MemoryConfig, RecommendTaskConfig, model_kind
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
@@ -25,11 +25,13 @@ from graphbox.train.trained import TrainedModel
 NODES, EDGES, DIM = 3000, 6000, 256
 LINKS = ("node", "to", "node")
 RECOMMEND = RecommendTaskConfig(kind="recommend", node_type="node", relations=("to",))
+COMPLETE = CompleteTaskConfig(kind="complete")
 CLICK = ClickTaskConfig(kind="click", node_type="row", label="clicked")
 TABLE_BYTES = 12 << 20
 """Ten MiB are buffers: of the rows, each at least 1 KiB, some two thirds find room beside them."""
 
 WALKS: dict[str, Any] = {"walk_length": 4, "window": 2, "epochs": 2, "batch_size": 16, "negatives": 32}
+KNOWS: dict[str, Any] = {"task": "t", "epochs": 2, "validate_every": 1, "batch_size": 256, "candidates": 64}
 RANKS: dict[str, Any] = {"task": "t", "epochs": 1, "batch_size": 256, "candidates": 64}
 
 
@@ -53,6 +55,8 @@ CASES = {
     "line": Case({"epochs": 1, "batch_size": 512, "dim": 2 * DIM, "negatives": 32}, tables=3),
     "sage": Case({**RANKS, "num_neighbors": 4}, tables=1, task=RECOMMEND),
     "matrix_factorization": Case({**RANKS, "dim": 64}, tables=1, task=RECOMMEND),
+    "complex": Case(KNOWS, task=COMPLETE),
+    "rotate": Case({**KNOWS, "loss": "self_adversarial"}, task=COMPLETE),
     "deepfm": Case({"task": "t", "epochs": 1, "hidden": [8], "batch_size": 256}, tables=1, task=CLICK),
     "wide_and_deep": Case(
         {"task": "t", "epochs": 1, "hidden": [8], "batch_size": 256, "crosses": [["user", "item"]]},

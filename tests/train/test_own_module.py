@@ -111,14 +111,17 @@ class TestSameBits:
         equal(one, train(shop, LINKS, "LinkFinder", tmp_path / "two", threads=2))
 
     def test_over_tiers(self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path) -> None:
-        # Reverse types would take edges by source, which are not on disk.
-        settings = {"reverse": False, "relations": (("item", "needs", "item"),)}
-        whole = train(graph, classify_task, "Classifier", tmp_path / "whole", settings=settings)
+        whole = train(graph, classify_task, "Classifier", tmp_path / "whole")
         graph.save(tmp_path / "graph")
         memory = MemoryConfig(topology=1 << 16, features=1 << 16, tables=64 << 20)
         stored = Graph.open(tmp_path / "graph")
-        options = {"memory": memory, "settings": settings}
-        equal(whole, train(stored, classify_task, "Classifier", tmp_path / "tiers", **options))
+        equal(whole, train(stored, classify_task, "Classifier", tmp_path / "tiers", memory=memory))
+
+    @pytest.mark.parametrize("task", [LINKS, BUYS], ids=["predict_links", "recommend"])
+    def test_links_over_tiers(self, shop: Graph, task: Any, tmp_path: Path) -> None:
+        memory = MemoryConfig(topology=1 << 14, tables=64 << 20, passes=1 << 20)
+        whole = train(shop, task, "LinkFinder", tmp_path / "whole")
+        equal(whole, train(shop, task, "LinkFinder", tmp_path / "tiers", memory=memory))
 
 
 def test_two_processes_learn_what_one_learns(
@@ -200,3 +203,86 @@ def test_removed_nodes_are_no_negatives(shop: Graph, tmp_path: Path) -> None:
         seen += int((batch[edge_type].edge_label == 0).sum())
     trainer.close()
     assert seen > 100
+
+
+def links_and_edges(batch: Any, node_types: tuple[str, str]) -> tuple[set[Any], dict[Any, set[Any]]]:
+    """Return the links of a batch by node index, and the pairs that edges of its subgraph join, by type."""
+    source, target = node_types
+    (of_links,) = [each for each in batch.edge_types if "edge_label_index" in batch[each]]
+    ends = batch[of_links].edge_label_index[:, batch[of_links].edge_label > 0]
+    links = set(zip(batch[source].n_id[ends[0]].tolist(), batch[target].n_id[ends[1]].tolist(), strict=True))
+    edges: dict[Any, set[Any]] = {}
+    for edge_type in batch.edge_types:
+        if {edge_type[0], edge_type[2]} != {source, target}:
+            continue
+        first, second = batch[edge_type].edge_index
+        pairs = zip(
+            batch[edge_type[0]].n_id[first].tolist(), batch[edge_type[2]].n_id[second].tolist(), strict=True
+        )
+        edges[edge_type] = {pair if edge_type[0] == source else pair[::-1] for pair in pairs}
+    return links, edges
+
+
+def trainer_of(graph: Graph, task: Any, **settings: Any) -> Any:
+    split = make_split(graph, task, 3)
+    assignment = Assignment("own", GraphView(graph, split), split, task, 1, 1)
+    return make_trainer(config_of("LinkFinder", **settings), assignment)
+
+
+@pytest.mark.parametrize("task", [LINKS, BUYS], ids=["predict_links", "recommend"])
+def test_no_link_of_a_batch_is_in_its_subgraph(shop: Graph, task: Any) -> None:
+    """In no edge type and direction: not in the reverse one, nor in another relation."""
+    trainer = trainer_of(shop, task, num_neighbors=(-1, -1))
+    seen = 0
+    for number in range(trainer.begin_epoch(0)):
+        links, edges = links_and_edges(trainer.draw(0, number), ("user", "item"))
+        for pairs in edges.values():
+            assert not pairs & links
+            seen += len(pairs)
+    trainer.close()
+    assert seen > 100
+
+
+BY_TIME = LINKS.model_validate({**LINKS.model_dump(), "split": {"kind": "time"}})
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+def test_nothing_later_than_a_link_is_around_it(shop: Graph, strategy: str) -> None:
+    settings = {"time_attr": "timestamp", "temporal_strategy": strategy, "num_neighbors": (-1, -1)}
+    trainer = trainer_of(shop, BY_TIME, **settings)
+    csc = shop.csc(("user", "bought", "item"))
+    source, target = csc.coo()
+    assert csc.timestamp is not None
+    first: dict[Any, int] = {}
+    for pair, time in zip(zip(source.tolist(), target.tolist(), strict=True), csc.timestamp, strict=True):
+        first[pair] = min(int(time), first.get(pair, int(time)))
+    seen = later = 0
+    for number in range(trainer.begin_epoch(0)):
+        batch = trainer.draw(0, number)
+        link_time = batch["user", "bought", "item"].edge_label_time
+        for edge_type in (("user", "bought", "item"), ("item", "bought_by", "user")):
+            of_target = batch[edge_type[2]].batch[batch[edge_type].edge_index[1]]
+            ends = [
+                batch[edge_type[place]].n_id[row]
+                for place, row in zip((0, 2), batch[edge_type].edge_index, strict=True)
+            ]
+            users, items = ends if edge_type[0] == "user" else ends[::-1]
+            pairs = zip(users.tolist(), items.tolist(), strict=True)
+            for pair, tree in zip(pairs, of_target.tolist(), strict=True):
+                assert first[pair] <= int(link_time[tree])
+                seen += 1
+                later += first[pair] > int(link_time.min())
+    trainer.close()
+    assert seen > 100
+    assert later, "some edges are later than another link of the batch"
+
+
+def test_times_that_are_not_there(shop: Graph, graph: Graph, classify_task: ClassifyTaskConfig) -> None:
+    with pytest.raises(
+        UsageError, match="expected links with times, received those of a task of kind predict"
+    ):
+        trainer_of(shop, LINKS, time_attr="timestamp")
+    split = make_split(graph, classify_task, 3)
+    assignment = Assignment("own", GraphView(graph, split), split, classify_task, 1, 1)
+    with pytest.raises(UsageError, match="expected a feature of nodes"):
+        make_trainer(config_of("Classifier", time_attr="timestamp"), assignment)

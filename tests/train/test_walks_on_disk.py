@@ -145,9 +145,9 @@ def test_lists_are_those_of_a_sort(tmp_path: Path, num_rows: int, count: int, me
     def entries() -> Any:
         for begin in range(0, count, 700):
             part = slice(begin, begin + 700)
-            yield Entries(rows[part], neighbors[part], weight[part])
+            yield Entries(rows[part], neighbors[part], {"weight": weight[part]})
 
-    options: Any = {"weighted": True, "merge": False, "memory_bytes": memory_bytes}
+    options: Any = {"columns": {"weight": np.float32}, "merge": False, "memory_bytes": memory_bytes}
     lists = write_lists(tmp_path / "lists", entries, num_rows, **options)
     order = np.lexsort((np.arange(count), neighbors, rows))
     assert np.array_equal(lists.lengths, np.bincount(rows, minlength=num_rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
-from graphbox.config.models.custom import CustomConfig
 from graphbox.config.models.graph_network import GraphNetworkConfig
 from graphbox.config.models.knowledge_graph import (
     ComplExConfig,
@@ -28,7 +27,6 @@ from graphbox.config.models.walks import (
 __all__ = [
     "ClickModelSection",
     "ComplExConfig",
-    "CustomConfig",
     "DCNConfig",
     "DeepFMConfig",
     "DeepWalkConfig",

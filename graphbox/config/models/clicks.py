@@ -39,6 +39,7 @@ class ClickModelSection(ModelSection, OptimizationSection):
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
+    WARM_STARTS: ClassVar[bool] = True
 
     task: Name
     """Task of kind `click` that the model is trained and evaluated on."""

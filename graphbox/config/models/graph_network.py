@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from graphbox.config.graph_schema import EdgeTypeSchema
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import (
@@ -47,6 +46,7 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     """A graph neural network of layers of one kind, trained for its task from end to end."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
+    WARM_STARTS: ClassVar[bool] = True
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
     DIVIDES: ClassVar[bool] = True
@@ -107,25 +107,10 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
         return None
 
     @classmethod
-    def budget_refusal(
-        cls,
-        budget: str,
-        model: str,
-        task_kind: str | None,
-        values: Mapping[str, Any],
-        edges: Sequence[EdgeTypeSchema],
-    ) -> tuple[str, str] | None:
+    def budget_refusal(cls, budget: str, model: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
         """See :meth:`ModelSection.budget_refusal`."""
         if budget == "tables":
-            return super().budget_refusal(budget, model, task_kind, values, edges)
-        if task_kind in ("recommend", "predict_links"):
-            return (
-                (
-                    f"expected a task of kind classify for a graph on disk, received one of kind {task_kind} "
-                    f"for `{model}`, of which each epoch holds out other edges"
-                ),
-                "leave the budget out",
-            )
+            return super().budget_refusal(budget, model, values)
         if values.get("num_neighbors") is None:
             return (
                 (
@@ -134,14 +119,6 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
                 ),
                 f"give `models.{model}` some `num_neighbors`, like [10, 10], or leave the budget out",
             )
-        if budget == "topology" and _merges_relations(values, edges):
-            return (
-                (
-                    "expected models with relations of their own for each edge type, received "
-                    f"`{model}`, which takes several as one, which are put together in memory"
-                ),
-                f"give `models.{model}` `merge_relations: false`, or leave the budget out",
-            )
         return None
 
     @classmethod
@@ -149,22 +126,3 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
         """See :meth:`ModelSection.import_paths`."""
         layer = values.get("layer")
         return {"layer": layer} if isinstance(layer, str) and ":" in layer else {}
-
-
-def _merges_relations(values: Mapping[str, Any], edges: Sequence[EdgeTypeSchema]) -> bool:
-    """Return whether a graph network takes several edge types as one, as far as the run file shows."""
-    if values.get("merge_relations") is not None:
-        return values["merge_relations"] is True
-    relations = values.get("relations")
-    chosen = (
-        [tuple(each) for each in relations if isinstance(each, list)] if isinstance(relations, list) else []
-    )
-    count, types = 0, set()
-    for edge in edges:
-        if chosen and edge.type not in chosen:
-            continue
-        # A reverse type that the graph has by a name of its own is no relation unless all are.
-        reverse, own = values.get("reverse", True), edge.reverse
-        count += 2 if (reverse and not own) or (own and not chosen) else 1
-        types |= {edge.type[0], edge.type[2]}
-    return len(types) == 1 and count > 1

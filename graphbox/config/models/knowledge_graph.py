@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,7 +29,12 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """How rows of entities and relations are learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {
+        "topology": "it reads no edges but the triples of its task, about 40 bytes each"
+    }
     DIVIDES: ClassVar[bool] = True
+    WARM_STARTS: ClassVar[bool] = True
 
     task: Name
     """Task of kind `complete` that the model is trained and evaluated on."""
@@ -62,6 +68,17 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
     patience: PositiveInt | None = 5
     """Measurements on the validation part in a row without a better one after which training ends."""
+
+    @classmethod
+    def budget_refusal(cls, budget: str, model: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
+        """See :meth:`ModelSection.budget_refusal`."""
+        if budget == "tables" and values.get("loss") == "softmax":
+            reason = "each batch is compared with the rows of all entities"
+            return (
+                f"expected tables that can have a budget, received `{model}` with `loss: softmax`: {reason}",
+                f"give `models.{model}` `loss: sampled_softmax`, or leave the budget out",
+            )
+        return super().budget_refusal(budget, model, values)
 
     @property
     def sees_validation(self) -> bool:

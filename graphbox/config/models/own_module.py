@@ -22,6 +22,7 @@ class OwnModuleConfig(ModelSection, OptimizationSection):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
     DIVIDES: ClassVar[bool] = True
+    WARM_STARTS: ClassVar[bool] = True
 
     kind: Literal["module"]
     """Kind of model."""
@@ -45,6 +46,14 @@ class OwnModuleConfig(ModelSection, OptimizationSection):
     """Features in the batches, by node type. Default: all but the task's label and slots."""
     weight_attr: Literal["weight"] | None = None
     """`weight`: draw neighbours in proportion to the weights of their edges."""
+    time_attr: str | None = None
+    """Keep the future out of training batches. `timestamp`: of links, which must be events (a task of kind
+    `predict_links` split by time); only edges that are not later than a link are drawn around it. Or an
+    integer feature of nodes: only neighbours that are not later than their seed are."""
+    temporal_strategy: Literal["uniform", "last"] = "uniform"
+    """Which of the edges that are not later are drawn: any, or the `last` ones."""
+    disjoint: bool = False
+    """A tree of its own for each seed or link; so it always is with times."""
     negatives: PositiveInt = 1
     """Negatives for each link, drawn uniformly, of tasks of kind `recommend` and `predict_links`."""
 

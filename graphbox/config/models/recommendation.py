@@ -20,6 +20,7 @@ class RecommendationSection(ModelSection, LearningRateSchedule):
     """How vectors of queries and candidates are learnt from the answers of a recommend task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+    WARM_STARTS: ClassVar[bool] = True
 
     task: Name
     """Task of kind `recommend` that the model is trained and evaluated on."""
@@ -68,6 +69,12 @@ class RecommendationSection(ModelSection, LearningRateSchedule):
 class LightGCNConfig(RecommendationSection):
     """Rows smoothed over the graph of queries and candidates, nothing else (He et al., SIGIR 2020)."""
 
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {
+        "topology": "each batch smooths the rows of all nodes over all edges, about 60 bytes each; a `gnn` "
+        "with `layer: lightgcn` and `num_neighbors` draws some of them",
+        "tables": "each batch smooths the rows of all nodes",
+    }
+
     kind: Literal["lightgcn"]
     """Kind of model."""
     layers: PositiveInt = 2
@@ -83,6 +90,9 @@ class MatrixFactorizationConfig(RecommendationSection):
     """A row for each query and candidate, without a graph between them."""
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {
+        "topology": "it reads no edges but the answers of its task, about 12 bytes each"
+    }
     DIVIDES: ClassVar[bool] = True
 
     kind: Literal["matrix_factorization"]

@@ -20,11 +20,12 @@ class SageConfig(ModelSection, LearningRateSchedule):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
     RANKS_OTHER_TYPES: ClassVar[bool] = False
-    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "tables")
     DIVIDES: ClassVar[bool] = True
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {
         "pretrain": "rows then start from embeddings of all nodes, which are in memory"
     }
+    WARM_STARTS: ClassVar[bool] = True
 
     kind: Literal["sage"]
     """Kind of model."""

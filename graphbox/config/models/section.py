@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from graphbox.config.graph_schema import EdgeTypeSchema
-from graphbox.config.section import Name, Section
+from graphbox.config.section import Name, Section, StartFrom
 
 __all__ = ["ModelSection"]
 
@@ -35,6 +34,13 @@ class ModelSection(Section):
     PARTS_IN_TIME: ClassVar[bool] = False
     """Whether the parts of a task have to follow one another in time."""
 
+    WARM_STARTS: ClassVar[bool] = False
+    """Whether models of the kind can start from an earlier run. Closed forms have nothing to take over."""
+
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {}
+    """Why models of the kind keep what other budgets are for in memory, and what it takes, by the key of the
+    budget."""
+
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {}
     """Settings with which the tables cannot have a budget, and why."""
 
@@ -43,6 +49,11 @@ class ModelSection(Section):
     sees the whole graph and is not evaluated."""
     kind: str
     """Kind of model."""
+    start_from: StartFrom | None = None
+    """Run whose rows and weights the training starts from: its id; a name of runs, of which the newest that
+    trained the model is taken; either with `/MODEL` for a model of another name; or the folder of a model's
+    checkpoints, which begins with `/`, `./` or `../`. The run has a model of the same kind and size, of the
+    same task and seed. Rows are matched by original ids; nodes that came since get new ones."""
 
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
@@ -55,22 +66,13 @@ class ModelSection(Section):
         return None if cls.DIVIDES else "its batches are not divided among processes"
 
     @classmethod
-    def budget_refusal(
-        cls,
-        budget: str,
-        model: str,
-        task_kind: str | None,  # noqa: ARG003
-        values: Mapping[str, Any],
-        edges: Sequence[EdgeTypeSchema],  # noqa: ARG003
-    ) -> tuple[str, str] | None:
+    def budget_refusal(cls, budget: str, model: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return why a model cannot keep to one of `BUDGETS`, and what to do; None: it can.
 
         Args:
             budget: key of the section `memory`.
             model: name of the model.
-            task_kind: see :meth:`undivided`.
             values: see :meth:`undivided`.
-            edges: edge types of the graph, as far as they are known.
         """
         for setting, reason in cls.ALL_ROWS_WITH.items() if budget == "tables" else ():
             if values.get(setting):

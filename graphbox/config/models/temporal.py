@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -20,6 +21,10 @@ class TemporalConfig(ModelSection, OptimizationSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("predict_links",)
     PARTS_IN_TIME: ClassVar[bool] = True
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {
+        "topology": "it takes the events of its task in the order of time, 32 bytes each"
+    }
+    WARM_STARTS: ClassVar[bool] = True
 
     kind: Literal["temporal"]
     """Kind of model."""

@@ -29,6 +29,7 @@ class _LearntInPlace(ModelSection):
     """A model whose rows one process learns where they are."""
 
     RANKS_OTHER_TYPES: ClassVar[bool] = False
+    WARM_STARTS: ClassVar[bool] = True
 
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
@@ -153,6 +154,10 @@ class Node2VecConfig(DeepWalkConfig):
 
 class LineConfig(OneTypeSection):
     """Embeddings of edges themselves (Tang et al., WWW 2015)."""
+
+    IN_MEMORY: ClassVar[Mapping[str, str]] = {
+        "topology": "an epoch takes all edges in a random order, about 24 bytes each"
+    }
 
     kind: Literal["line"]
     """Kind of model."""

@@ -13,13 +13,12 @@ from pydantic import Field
 
 from graphbox.config.tasks.classify import ClassifyTaskConfig
 from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
-from graphbox.config.tasks.complete import CompleteTaskConfig, CompletionBaseline
-from graphbox.config.tasks.predict_links import LinkBaseline, PredictLinksTaskConfig
-from graphbox.config.tasks.recommend import RecommendationBaseline, RecommendTaskConfig
+from graphbox.config.tasks.complete import CompleteTaskConfig
+from graphbox.config.tasks.predict_links import PredictLinksTaskConfig
+from graphbox.config.tasks.recommend import RecommendTaskConfig
 from graphbox.config.tasks.splits import (
     GivenSplitConfig,
     HeldOutFractions,
-    HeldOutSection,
     LeaveLastOutSplitConfig,
     RandomSplitConfig,
     TimeSplitConfig,
@@ -30,16 +29,12 @@ __all__ = [
     "ClassifyTaskConfig",
     "ClickTaskConfig",
     "CompleteTaskConfig",
-    "CompletionBaseline",
     "GivenSplitConfig",
     "HeldOutFractions",
-    "HeldOutSection",
     "LeaveLastOutSplitConfig",
-    "LinkBaseline",
     "PredictLinksTaskConfig",
     "RandomSplitConfig",
     "RecommendTaskConfig",
-    "RecommendationBaseline",
     "RowTimeSplitConfig",
     "TaskConfig",
     "TimeSplitConfig",

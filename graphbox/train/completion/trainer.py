@@ -23,12 +23,14 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import DeviceTriples, TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seed_of
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.torch_trainer import TorchTrainer
@@ -107,10 +109,11 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
         ]
         self._log_probability = self._inclusion()
         self._score = score_of(config, config.kind)
-        self._batches: list[tuple[int, NDArray[np.int64]]] = []
+        self._queries_of_batches: list[tuple[int, NDArray[np.int64]]] = []
         directions = 2 if config.reciprocal else 1
         self._relation_keys = np.arange(directions * len(split.relations))
-        tables = {name: self._new_table(name) for name in (_ENTITIES, _RELATIONS)}
+        tables = self._new_tables()
+        self._batches = BatchesAhead(self._draw, self._keys, tables)
         near = self._memory.near(tables)
         self.network: KnowledgeGraphModel = KnowledgeGraphModel(
             TableEmbedding(near[_ENTITIES]),
@@ -131,12 +134,13 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
             order = queries[permutation(len(queries), seed_of(self._seed, _QUERY_STREAM, number), epoch)]
             batches += [(number, order[start : start + size]) for start in range(0, len(order), size)]
         places = permutation(len(batches), seed_of(self._seed, _BATCH_STREAM), epoch)
-        self._batches = [batches[place] for place in places]
+        self._batches.close()
+        self._queries_of_batches = [batches[place] for place in places]
         return len(batches)
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the entities and directed relations of a batch, its answers, and its candidates."""
-        drawn = self.draw(epoch, batch)
+        drawn = self._draw(epoch, batch)
         return {
             "entities": self.queries.entities[drawn.queries],
             "relations": self.queries.relations[drawn.queries],
@@ -144,6 +148,14 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
             "answers": drawn.answers,
             "candidates": drawn.candidates,
         }
+
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of entities by type, and of relations by name."""
+        names, split = list(self._split.relations), self._split
+        if self._config.reciprocal:
+            names += [f"{name} (backwards)" for name in split.relations]
+        first = dict(zip(split.node_types, self._offsets.tolist(), strict=False))
+        return {_ENTITIES: RowKeys.of_nodes(first), _RELATIONS: RowKeys.of_names(names)}
 
     def measures(self) -> bool:
         """Return whether the validation part is held out."""
@@ -179,6 +191,11 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
         """Look rows up in other tables."""
         for name, module in self.table_modules().items():
             module.set_table(tables[name])
+        self._batches = BatchesAhead(self._draw, self._keys, self.tables())
+
+    def close(self) -> None:
+        """End the reading of rows ahead."""
+        self._batches.close()
 
     def trained(self, name: str, view: GraphView | None) -> TrainedModel:  # noqa: ARG002 - the loop's interface
         """Return the rows of entities and relations; they ask nothing of the graph."""
@@ -214,7 +231,20 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
 
     def draw(self, epoch: int, batch: int) -> _Drawn:
         """Return a batch of queries, their answers, and the candidates."""
-        number, queries = self._batches[batch]
+        return self._batches.take(epoch, batch, self._num_batches)
+
+    def _keys(self, drawn: _Drawn) -> dict[str, NDArray[np.int64]]:
+        """Return the keys of the rows that a batch reads, by table."""
+        relations = self.queries.relations[drawn.queries]
+        asked = self.queries.entities[drawn.queries] + self._offsets[self._asked_types[relations]]
+        first = self._offsets[self._answer_types[relations[0]]]
+        return {
+            _ENTITIES: np.concatenate([asked, drawn.candidates + first]),
+            _RELATIONS: self._relation_keys[relations % len(self._relation_keys)],
+        }
+
+    def _draw(self, epoch: int, batch: int) -> _Drawn:
+        number, queries = self._queries_of_batches[batch]
         row, answers = self.queries.of_queries(queries)
         live = self._live[number]
         if self._config.loss == "softmax":
@@ -231,7 +261,7 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
         """
         queries, row, answers, candidates = drawn.queries, drawn.row, drawn.answers, drawn.candidates
         config, processes = self._config, self._processes
-        number, _ = self._batches[batch]
+        number, _ = self._queries_of_batches[batch]
         num_queries, num_answers = len(queries), len(answers)
         part, some = processes.slice_of(num_queries), processes.slice_of(len(candidates))
         of_part = slice(*np.searchsorted(row, (part.start, part.stop)))
@@ -310,7 +340,14 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return tensor_on(array, self._device)
 
-    def _new_table(self, name: str) -> EmbeddingTable:
+    def _new_tables(self) -> dict[str, EmbeddingTable]:
+        sizes = {
+            _ENTITIES: sum(self._num_nodes) * self._score.dim,
+            _RELATIONS: len(self._relation_keys) * self._score.relation_dim,
+        }
+        return {name: self._new_table(name, share) for name, share in self._memory.shares(sizes).items()}
+
+    def _new_table(self, name: str, share: float) -> EmbeddingTable:
         config, of_entities = self._config, name == _ENTITIES
         angles = config.kind == "rotate" and not of_entities
         return self._memory.new_table(
@@ -318,6 +355,7 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
             self._score.dim if of_entities else self._score.relation_dim,
             "adagrad",
             config.learning_rate,
+            share=share,
             rows=sum(self._num_nodes) if of_entities else len(self._relation_keys),
             init_scale=math.pi if angles else config.initial_row_scale,
             seed=seed_of(self._seed, _ROW_STREAM, 0 if of_entities else 1),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import torch
@@ -148,7 +147,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
     @property
     def _fetches_ahead(self) -> bool:
         is_there = self._batches is not None and self._on_device(self._graph) is not None
-        return is_there and self._tiers is None
+        return is_there and self._tiered is None
 
     def _graph_of(self, view: GraphView) -> NetworkGraph:  # noqa: ARG002 - the task hides no edges
         return self._graph
@@ -164,27 +163,14 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         return sample.nodes[node_type][: sample.num_sampled_nodes[node_type][0]]
 
     def _new_loader(self) -> NeighborLoader:
-        hops = list(self._config.num_neighbors or ())
-        tiered, on_device = self._tiers, self._on_device(self._graph)
-        with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
+        on_device = self._on_device(self._graph)
         return NeighborLoader(
-            on_device or tiered or self._graph.view,
-            dict.fromkeys(self._graph.edge_types, hops),
+            on_device or self._tiered or self._graph.view,
+            dict.fromkeys(self._graph.edge_types, self._config.num_neighbors or ()),
             (self._split.node_type, self._nodes),
             self._config.batch_size,
-            shuffle=True,
-            features={}
-            if tiered is None
-            else {name: data.stored_vectors for name, data in self._data.items()},
-            fetch=self._data if tiered is None and on_device is not None else None,
-            transform=None if tiered is None else with_vectors,
-            edge_attributes=self._graph.edge_attributes,
-            edge_features=(),
-            output="torch",
             part=self._processes.shard,
-            seed=self._seed,
-            num_threads=None if on_device is not None else self._threads,
-            tables=self.tables(),
+            **self._loader_options(self._tiered, on_device, shuffle=True),
         )
 
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.config import GraphNetworkConfig, RecommendTaskConfig
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, RecommendTaskConfig
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, ranking_numbers
@@ -31,6 +31,12 @@ _MESSAGE_BYTES = {
 }
 """Bytes that a layer keeps for each edge and number of a vector until it has its gradient, beyond what `sage`
 does."""
+_EDGE_BYTES = 140.0
+"""Of each edge while a graph is sampled in memory, both directions together."""
+_STORED_EDGE_BYTES = 16.0
+"""Of each edge in files, both directions together."""
+_LINK_BYTES = 130.0
+"""Of each link while a task holds some of them out, and an epoch others."""
 _INFERENCE_NODES = 8192
 _BATCHES_THERE = 3.0
 """Copies of a batch's features: its own, and those that loaders have made ahead."""
@@ -62,7 +68,19 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         if memory.tables is not None:
             rows = min(rows, float(memory.tables))
         vectors = 8.0 * model.dim * nodes
-        return Demand(75 * MEGABYTE + features + scores + batches + rows + vectors, 140.0 * edges, rows)
+        fixed = 75 * MEGABYTE + features + scores + batches + rows + vectors + self._passes_ahead()
+        return Demand(fixed, self._edge_bytes(edges), rows)
+
+    def _edge_bytes(self, edges: int) -> float:
+        """Return the memory of edges; where they are on disk, their budget and the links of the task."""
+        topology = self.memory.topology
+        if topology is None:
+            return _EDGE_BYTES * edges
+        if isinstance(self.task, ClassifyTaskConfig) or self.task is None:
+            return float(min(topology, _STORED_EDGE_BYTES * edges))
+        relations = [(self.ends[0], name, self.ends[1]) for name in self.task.relations]
+        links = sum(self.counts.edges.get(each, 0) for each in relations)
+        return _LINK_BYTES * links + min(topology, _STORED_EDGE_BYTES * edges)
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""

@@ -14,7 +14,8 @@ from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import LayerEdges
 from graphbox.sample.adjacency import EdgeColumnName
 from graphbox.sample.sampled import HeteroSample
-from graphbox.train.network.merged_graph import MergedGraph, merged_graph
+from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.merged_graph import MergedGraph, merged_graph, merged_types
 from graphbox.train.view import GraphView
 
 __all__ = ["NetworkGraph"]
@@ -35,6 +36,7 @@ class NetworkGraph:
             edge that has the sum of their weights.
         weights: take the edges' own weights.
         normalized: see above.
+        memory: says whether what is merged is written to disk, and where; None: it is kept in memory.
 
     Attributes:
         members: the edge types that were given.
@@ -50,12 +52,15 @@ class NetworkGraph:
         merge: bool,
         weights: bool,
         normalized: bool,
+        memory: TrainingMemory | None = None,
     ) -> None:
         touched = dict.fromkeys(end for edge_type in edge_types for end in (edge_type[0], edge_type[2]))
         self.node_types = [name for name in view.node_types if name in touched]
-        self.view: GraphView | MergedGraph = (
-            merged_graph(view, edge_types, weights=weights) if merge else view
-        )
+        self.view: GraphView | MergedGraph = view
+        if merge and memory is not None and memory.graph_on_disk:
+            self.view = _merged_on_disk(view, edge_types, memory, weights=weights)
+        elif merge:
+            self.view = merged_graph(view, edge_types, weights=weights)
         self.members = tuple(edge_types)
         self.edge_types = tuple(self.view.edge_types if merge else edge_types)
         self.is_merged = merge
@@ -71,7 +76,7 @@ class NetworkGraph:
     @property
     def edge_attributes(self) -> tuple[EdgeColumnName, ...]:
         """What is to be sampled of the edges: their weights, if those are taken and there are any."""
-        weighted = self._weights and any(self.view.csc(each).weight is not None for each in self.edge_types)
+        weighted = self._weights and any(self.view.has_weights(each) for each in self.edge_types)
         return ("weight",) if weighted else ()
 
     def layers_of(self, sample: HeteroSample[Tensor], layers: int) -> list[LayerEdges]:
@@ -173,6 +178,17 @@ class NetworkGraph:
         if edge_type[0] == edge_type[2]:
             leaving = arriving = arriving + 1.0
         return _inverse_root(leaving), _inverse_root(arriving)
+
+
+def _merged_on_disk(
+    view: GraphView, edge_types: Sequence[EdgeType], memory: TrainingMemory, *, weights: bool
+) -> GraphView:
+    return view.merged_on_disk(
+        merged_types(edge_types),
+        memory.new_folder("edges"),
+        memory.pass_bytes,
+        weighted=weights and any(view.has_weights(each) for each in edge_types),
+    )
 
 
 def _inverse_root(degree: NDArray[np.float64]) -> Tensor:

@@ -8,7 +8,7 @@ its own prediction.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,31 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
-from graphbox.errors import UsageError
 from graphbox.graph.live_rows import LiveRows
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.sample import permutation, sample_heterogeneous
-from graphbox.train.compressed import CompressedRows
+from graphbox.sample import Batch, permutation
+from graphbox.sample.loader.assemble import as_torch
+from graphbox.sample.sampled import HeteroSample
+from graphbox.table import EmbeddingTable
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
+from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.losses import info_nce, sigmoid
+from graphbox.train.network.link_batches import LinkBatch, LinkDraws, LinkLoader
 from graphbox.train.network.trained_network import LinkHead
 from graphbox.train.network.trainer import NetworkTrainer
-from graphbox.train.recommendation.candidates import CandidateColumns, Candidates, no_negatives
+from graphbox.train.recommendation.candidates import Candidates, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
-from graphbox.train.recommendation.queries import known_links, ranking_queries
+from graphbox.train.recommendation.known_links import KNOWN_LINKS_SHARE, known_links_of
+from graphbox.train.recommendation.queries import ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
-from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.transfer import CPU, moved, tensor_on
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["GraphLinkTrainer"]
@@ -49,33 +53,8 @@ _VALIDATION_QUERIES = 4096
 
 _RECOMMEND_EXPONENT = 0.5
 
-Nodes = dict[str, NDArray[np.int64]]
 
-
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """Links of a batch and their negatives; in several processes with this process's slices.
-
-    Attributes:
-        num_links: how many the batch has in all processes.
-        links: int64 [links, 2], source and target, of this process.
-        sources: int64 [sources], the sources of the links, ascending.
-        row: int64 [links], the source of each link.
-        drawn: int64 [candidates], the negatives of the batch, ascending.
-        some: int64, this process's slice of them.
-        seeds: int64 by node type, the nodes whose vectors are needed, ascending.
-    """
-
-    num_links: int
-    links: NDArray[np.int64]
-    sources: NDArray[np.int64]
-    row: NDArray[np.int64]
-    drawn: NDArray[np.int64]
-    some: NDArray[np.int64]
-    seeds: Nodes
-
-
-class GraphLinkTrainer(NetworkTrainer[_Drawn]):
+class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
     """See the module.
 
     Args:
@@ -84,21 +63,13 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
         split: the split of its task.
 
     Raises:
-        UsageError: the layer, its options, the relations or the features do not fit the graph; or that is to
-            be read from disk.
+        UsageError: the layer, its options, the relations or the features do not fit the graph.
         DataError: there are no links to learn from.
     """
 
     def __init__(
         self, config: GraphNetworkConfig, assignment: Assignment, split: RecommendSplit | LinkSplit
     ) -> None:
-        if assignment.memory.graph_on_disk:
-            raise UsageError(
-                f"expected a task of kind classify for a graph on disk, received one of kind {split.KIND}, "
-                "of which each epoch holds out other edges",
-                where=f"models.{assignment.name}.task",
-                hint="leave `memory.topology` and `memory.features` out",
-            )
         self._split, self._task = split, assignment.task
         task = self._task
         ranks = isinstance(task, RecommendTaskConfig)
@@ -111,7 +82,6 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
             head=LinkHead(split.node_type, split.target_type, split.relations),
         )
         self._links_to_hold_out = HeldOutLinks(split)
-        self._known = _known(assignment.view, split)
         self._degree = self._in_degree(split.known("train"))
         self._loss_name = config.links.loss or ("sampled_softmax" if ranks else "sigmoid")
         exponent = config.links.negative_exponent
@@ -123,10 +93,19 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
         self._candidates = Candidates(
             self._degree, live, config.links.negatives, exponent, assignment.seed, self._device
         )
-        self._columns = CandidateColumns(len(self._degree))
+        self.draws = LinkDraws(
+            split,
+            self._candidates,
+            known_links_of(assignment.view, split, self._memory),
+            _groups(split) if split.within_one_type else None,
+            self._processes,
+            self._threads,
+        )
         self._queries: RankingQueries | None = None
-        self._epoch_degree = self._degree
+        self._epoch_degree = tensor_on(self._degree, self._device)
         self._epoch_whole: LayerEdges | None = None
+        self._epoch_tiers: TieredGraph | None = None
+        self._batches: LoaderBatches | None = None
         self.epoch_graph = self._graph
         self.epoch_links = self._links_to_hold_out.edges
 
@@ -136,53 +115,76 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
         """Hold out this epoch's links, and return the number of batches of them."""
         generator = np.random.default_rng([self._seed, epoch, _HOLD_OUT_STREAM])
         pairs, edges = self._links_to_hold_out.hold_out(self._config.links.holdout_fraction, generator)
-        self.epoch_graph = self._network_graph(self._view.without_pairs(self._split, pairs))
-        rest = self._split.known("train")
-        rest = rest[~np.isin(self._split.pair_keys(rest[:, 0], rest[:, 1]), pairs)]
-        self._epoch_degree = self._in_degree(rest)
-        self._epoch_whole = None
+        self._open_epoch_graph(self._view.without_pairs(self._split, pairs))
+        self._epoch_degree = tensor_on(self._degree - self._in_degree(edges), self._device)
         self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
         return math.ceil(len(edges) / self._config.batch_size)
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return the links of a batch, and the candidates drawn for it."""
-        return {"links": self._links_of(batch), "candidates": self._drawn(epoch, batch)}
+        links = self._links_of(batch)
+        return {"links": links, "candidates": self._candidates.draw(epoch, batch, self._threads)}
 
-    def draw(self, epoch: int, batch: int) -> _Drawn:
-        """Return the links of a batch, and the candidates drawn for all of them."""
-        split, processes = self._split, self._processes
-        every_link, drawn = self._links_of(batch), self._drawn(epoch, batch)
-        links = every_link[processes.slice_of(len(every_link))]
-        some = drawn[processes.slice_of(len(drawn))]
-        sources, row = np.unique(links[:, 0], return_inverse=True)
-        seeds = _seeds(split, sources, np.concatenate([links[:, 1], some]))
-        return _Drawn(len(every_link), links, sources, row, drawn, some, seeds)
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Look rows up in other tables, in which the loader reads ahead."""
+        super().set_tables(tables)
+        self.close()
+        self._batches = None
 
-    def loss(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, int]:
+    def epoch_ends(self, epoch: int) -> None:
+        """End a pass over a device's memory, and leave the loader, whose graph has the memory of the next."""
+        super().epoch_ends(epoch)
+        self.close()
+        self._batches = None
+
+    def close(self) -> None:
+        """End the threads that make batches ahead."""
+        if self._batches is not None:
+            self._batches.close()
+
+    def draw(self, epoch: int, batch: int) -> Batch[Tensor]:
+        """Return the links and candidates of a batch, and, unless all of the graph is used, a sample."""
+        if self._config.num_neighbors is None:
+            drawn, seeds = self.draws.draw(self._links_of(batch), epoch, batch)
+            return as_torch(Batch(epoch, batch, _seeds_alone(seeds), {}, drawn))
+        if self._batches is None:
+            self._batches = LoaderBatches(self._new_loader())
+        made: Batch[Tensor] = self._batches.take(epoch, batch)
+        return made
+
+    def loss(self, drawn: Batch[Tensor], epoch: int, batch: int) -> tuple[Tensor, int]:  # noqa: ARG002
         """Return the loss of a batch, or this process's share of it.
 
         Each process embeds a slice of the candidates, and all processes get their vectors.
         """
         split, processes = self._split, self._processes
-        vectors = self._vectors(drawn.seeds, epoch, batch)
-        source = self._head.sources(self._at(vectors, drawn.seeds, split.node_type, drawn.sources))
-        answer = self._targets(vectors, drawn.seeds, drawn.links[:, 1])
-        others = processes.gather_slices(
-            "candidates", self._targets(vectors, drawn.seeds, drawn.some), len(drawn.drawn)
+        links: LinkBatch[Tensor] = moved(drawn.seeds, self._device)
+        vectors = self._vectors(drawn)
+        source = self._head.sources(vectors[split.node_type][links.source_place])
+        targets = vectors[split.target_type]
+        answer = self._targets(targets[links.answer_place], links.answers)
+        some = self._targets(targets[links.candidate_place], links.candidates)
+        others = processes.gather_slices("candidates", some, len(links.drawn))
+        excluded = no_negatives(
+            (len(source), len(links.drawn)),
+            (links.excluded_row, links.excluded_column),
+            self._device,
+            groups=None
+            if links.source_group is None or links.drawn_group is None
+            else (links.source_group, links.drawn_group),
         )
-        excluded = self._no_negatives(drawn.sources, drawn.drawn)
-        place, offset = tensor_on(drawn.row, self._device), self._head.offset
+        place, offset = links.row, self._head.offset
         positive = (source[place] * answer).sum(dim=1) + offset
         negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
         if self._loss_name == "sampled_softmax":
-            log_probability = self._candidates.log_probability[tensor_on(drawn.drawn, self._device)]
+            log_probability = self._candidates.log_probability[links.drawn]
             loss = info_nce(positive, negative, place, log_probability=log_probability)
         else:
             counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
             of_negatives = functional.softplus(negative).sum(dim=1) / counts
-            of_positives = sigmoid(positive, positive.new_zeros(len(drawn.links), 0))
+            of_positives = sigmoid(positive, positive.new_zeros(len(place), 0))
             loss = of_positives + of_negatives[place].mean()
-        return processes.share(loss, len(drawn.links), drawn.num_links), drawn.num_links
+        return processes.share(loss, len(place), links.num_links), links.num_links
 
     # --------------------------------------------------------------------------- inference
 
@@ -243,8 +245,8 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
         assert isinstance(head, LinkScorer)  # noqa: S101 - for the type checker
         return head
 
-    def _vectors(self, seeds: Nodes, epoch: int, batch: int) -> dict[str, Tensor]:
-        """Return the embeddings of seeds over the epoch's graph, in the order of each type's seeds."""
+    def _vectors(self, drawn: Batch[Tensor]) -> dict[str, Tensor]:
+        """Return the embeddings of a batch's seeds over the epoch's graph, by type, in their order."""
         clock, graph, layers = self._clock, self.epoch_graph, self._config.layers
         if self._config.num_neighbors is None:
             with clock.stage("sample"):
@@ -256,63 +258,56 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
                 rows = self._rows(inputs)
             with clock.stage("compute"):
                 found = self.network(inputs, rows, edges)
-                return {name: found[name][tensor_on(each, self._device)] for name, each in seeds.items()}
+                return {
+                    name: found[name][moved(each, self._device)] for name, each in drawn.sample.nodes.items()
+                }
         with clock.stage("sample"):
-            sampled = self._on_device(graph)
-            place = CPU if sampled is None else self._device
-            sample = sample_heterogeneous(
-                graph.view if sampled is None else sampled,
-                {name: tensor_on(each, place) for name, each in seeds.items()},
-                {edge_type: list(self._config.num_neighbors) for edge_type in graph.edge_types},
-                edge_attributes=graph.edge_attributes,
-                seed=self._seed,
-                epoch=epoch,
-                batch=batch,
-                num_threads=self._threads,
-            )
-            edges = graph.layers_of(moved(sample, self._device), layers)
+            edges = graph.layers_of(moved(drawn.sample, self._device), layers)
         with clock.stage("fetch"):
-            inputs = self._inputs(sample.nodes)
+            inputs = self._inputs(drawn.sample.nodes, drawn.features)
             rows = self._rows(inputs)
         with clock.stage("compute"):
             found = self.network(inputs, rows, edges)
-            return {name: found[name][: len(each)] for name, each in seeds.items()}
+            return {name: found[name] for name in {self._split.node_type, self._split.target_type}}
 
     def _end_pass(self) -> None:
         if self._sampled is not None and self._sampled[1] is not None:
             self._sampled[1].end_pass()
         super()._end_pass()
 
-    def _targets(self, vectors: dict[str, Tensor], seeds: Nodes, nodes: NDArray[np.int64]) -> Tensor:
-        degree = tensor_on(self._epoch_degree[nodes], self._device)
-        return self._head.targets(self._at(vectors, seeds, self._split.target_type, nodes), degree)
+    @property
+    def _fetches_ahead(self) -> bool:
+        if self._config.num_neighbors is None or self._epoch_tiers is not None:
+            return False
+        return self._on_device(self.epoch_graph) is not None
 
-    def _at(
-        self, vectors: dict[str, Tensor], seeds: Nodes, node_type: str, nodes: NDArray[np.int64]
-    ) -> Tensor:
-        """Return the vectors of nodes that are among the seeds."""
-        return vectors[node_type][tensor_on(np.searchsorted(seeds[node_type], nodes), self._device)]
+    def _open_epoch_graph(self, view: GraphView) -> None:
+        """Train on a graph from now on."""
+        self.close()
+        self._batches = self._epoch_whole = None
+        self.epoch_graph = self._training_graph(view)
+        seen = self.epoch_graph.view
+        if self._tiered is not None and isinstance(seen, GraphView):
+            budget = self._memory.topology_bytes(1.0 - KNOWN_LINKS_SHARE)
+            self._epoch_tiers = seen.tiered_edges(self._tiered, budget)
+
+    def _new_loader(self) -> LinkLoader:
+        on_device = self._on_device(self.epoch_graph, self._epoch_tiers)
+        return LinkLoader(
+            on_device or self._epoch_tiers or self.epoch_graph.view,
+            dict.fromkeys(self.epoch_graph.edge_types, self._config.num_neighbors or ()),
+            self.epoch_links,
+            self._config.batch_size,
+            self.draws,
+            **self._loader_options(self._epoch_tiers, on_device, shuffle=False),
+        )
+
+    def _targets(self, vectors: Tensor, nodes: Tensor) -> Tensor:
+        return self._head.targets(vectors, self._epoch_degree[nodes])
 
     def _links_of(self, batch: int) -> NDArray[np.int64]:
         size = self._config.batch_size
         return self.epoch_links[batch * size : (batch + 1) * size]
-
-    def _drawn(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        return self._candidates.draw(epoch, batch, self._threads)
-
-    def _no_negatives(self, sources: NDArray[np.int64], drawn: NDArray[np.int64]) -> Tensor:
-        """Return which of the drawn candidates are no negatives of which sources: bool [sources, drawn]."""
-        split = self._split
-        groups = None
-        if split.within_one_type:
-            group = split.group if isinstance(split, RecommendSplit) else np.arange(len(self._degree))
-            groups = group[sources], group[drawn]
-        return no_negatives(
-            (len(sources), len(drawn)),
-            self._columns.among(drawn, *self._known.take(sources)),
-            self._device,
-            groups=groups,
-        )
 
     def _in_degree(self, links: NDArray[np.int64]) -> NDArray[np.float32]:
         count = self._graph.view.num_nodes(self._split.target_type)
@@ -326,19 +321,18 @@ class GraphLinkTrainer(NetworkTrainer[_Drawn]):
         return self._queries
 
 
-def _known(view: GraphView, split: RecommendSplit | LinkSplit) -> CompressedRows:
-    """Return which candidates are no negatives of each source, because a known link joins them."""
-    if isinstance(split, RecommendSplit):
-        return known_links(view, split)
-    edges = split.known("train")
-    known = known_targets(edges, split.sources, split.targets, within_one_type=split.within_one_type)
-    return CompressedRows(known.indptr.astype(np.int64), known.indices.astype(np.int64))
+def _groups(split: RecommendSplit | LinkSplit) -> NDArray[np.int64]:
+    """Return the group of each node, of whose own nodes none is a negative."""
+    return split.group if isinstance(split, RecommendSplit) else np.arange(split.sources)
 
 
-def _seeds(
-    split: RecommendSplit | LinkSplit, sources: NDArray[np.int64], targets: NDArray[np.int64]
-) -> Nodes:
-    """Return the nodes of a batch by type, each once and ascending."""
-    if split.within_one_type:
-        return {split.node_type: np.unique(np.concatenate([sources, targets]))}
-    return {split.node_type: np.unique(sources), split.target_type: np.unique(targets)}
+def _seeds_alone(seeds: Mapping[str, NDArray[np.int64]]) -> HeteroSample[Any]:
+    """Return a sample of seeds without neighbours."""
+    return HeteroSample(
+        nodes=dict(seeds),
+        row={},
+        col={},
+        edge_ids={},
+        num_sampled_nodes={name: [len(each)] for name, each in seeds.items()},
+        num_sampled_edges={},
+    )

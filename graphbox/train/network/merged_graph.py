@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphbox.graph.schema import CSC, CSR, EdgeType
 from graphbox.train.view import GraphView
 
-__all__ = ["MergedGraph", "merged_graph"]
+__all__ = ["MergedGraph", "merged_graph", "merged_types"]
 
 _MERGED = "edges"
 
@@ -42,6 +42,10 @@ class MergedGraph:
         """Return the number of nodes of a type."""
         return self._nodes[node_type]
 
+    def has_weights(self, edge_type: EdgeType) -> bool:
+        """Return whether the edges of a type have weights."""
+        return self._edges[edge_type].weight is not None
+
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""
         return self._edges[edge_type]
@@ -56,6 +60,14 @@ class MergedGraph:
         return CSR(indptr.astype(np.int64), target[order], order, csc.num_targets, weight)
 
 
+def merged_types(edge_types: Sequence[EdgeType]) -> dict[EdgeType, list[EdgeType]]:
+    """Return the edge types that consist of those between two node types, with these."""
+    members: dict[EdgeType, list[EdgeType]] = {}
+    for edge_type in edge_types:
+        members.setdefault((edge_type[0], _MERGED, edge_type[2]), []).append(edge_type)
+    return members
+
+
 def merged_graph(view: GraphView, edge_types: Sequence[EdgeType], *, weights: bool) -> MergedGraph:
     """Return a graph whose edge types are those between two node types taken together.
 
@@ -67,10 +79,10 @@ def merged_graph(view: GraphView, edge_types: Sequence[EdgeType], *, weights: bo
         weights: give an edge the sum of the weights of all edges of its pair, where any has a weight (the
             others weigh 1); without it none has a weight.
     """
-    members: dict[EdgeType, list[EdgeType]] = {}
-    for edge_type in edge_types:
-        members.setdefault((edge_type[0], _MERGED, edge_type[2]), []).append(edge_type)
-    edges = {relation: _together(view, each, weights=weights) for relation, each in members.items()}
+    edges = {
+        relation: _together(view, each, weights=weights)
+        for relation, each in merged_types(edge_types).items()
+    }
     return MergedGraph({name: view.num_nodes(name) for name in view.node_types}, edges)
 
 

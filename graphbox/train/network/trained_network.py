@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from graphbox.config import GraphNetworkConfig
+from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, UsageError, did_you_mean
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
@@ -36,7 +37,6 @@ from graphbox.train.import_path import import_by_path
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import NetworkData, NodeData
-from graphbox.train.storage import write_atomically
 from graphbox.train.view import GraphView
 
 __all__ = [

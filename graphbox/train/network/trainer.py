@@ -19,15 +19,19 @@ from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.sample import DeviceGraph
+from graphbox.sample.loader.options import LoaderKeywords
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.import_path import import_by_path
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
+from graphbox.train.network.learnt_names import feature_categories, feature_inputs
 from graphbox.train.network.node_data import node_data
-from graphbox.train.network.trained_network import Head, RowsOfTable, TrainedNetwork, network_shape
+from graphbox.train.network.trained_network import ClassHead, Head, RowsOfTable, TrainedNetwork, network_shape
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
 from graphbox.train.trainer import Selection
@@ -83,7 +87,9 @@ class NetworkTrainer(TorchTrainer[Batch]):
         _check_options(config, takes_weights=kind.takes_weights)
         self._normalized = kind.normalized
         self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
-        self._graph = self._network_graph(self._view)
+        if self._memory.graph_on_disk and config.num_neighbors is None:
+            raise _whole_graph_on_disk(assignment.name)
+        self._graph = self._training_graph(self._view)
         if config.edge_weights and not self._graph.edge_attributes:
             raise UsageError(
                 "expected edges with weights, received none",
@@ -97,7 +103,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
                     f"{', '.join(map(edge_type_text, self._graph.edge_types)) or 'none'}",
                     where=f"models.{assignment.name}.relations",
                 )
-        self._tiered = self._open_tiers(assignment.name)
+        self._tiered = self._open_tiers()
         self._data = node_data(
             self._view,
             self._graph.node_types,
@@ -130,7 +136,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
         hops = self._config.num_neighbors
         found = {"features": str(self._device) if hops is None else self._data.place}
         if hops is not None:
-            in_tiers = self._tiers is not None
+            in_tiers = self._tiered is not None
             reason = self._memory.why_on_cpu(hops, in_tiers=in_tiers)
             found["sampling"] = self._memory.sampling_place(hops, in_tiers=in_tiers)
             if self._lists_stay_on_disk is None and reason is None and in_tiers:
@@ -163,6 +169,25 @@ class NetworkTrainer(TorchTrainer[Batch]):
         for name, table in tables.items():
             self.network.input_module(name).set_table(table)
 
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of the table of each node type that has one."""
+        return {name: RowKeys.of_nodes({name: 0}) for name in self.table_modules()}
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return relations and features."""
+        relations = [edge_type_text(each) for each in self._graph.edge_types]
+        return {
+            "relations": relations,
+            **feature_inputs({name: data.learnt for name, data in self._data.items()}),
+        }
+
+    def weight_categories(self) -> dict[str, list[str]]:
+        """Return categories, values of slots and classes, which rows of weights belong to."""
+        found = feature_categories({name: data.learnt for name, data in self._data.items()})
+        if isinstance(self._kept_head, ClassHead):
+            found |= {name: list(self._kept_head.classes) for name in ("head.weight", "head.bias")}
+        return found
+
     # ------------------------------------------------------------------- what each kind does
 
     @property
@@ -172,8 +197,18 @@ class NetworkTrainer(TorchTrainer[Batch]):
 
     # --------------------------------------------------------------------------- for all
 
-    def _network_graph(self, view: GraphView) -> NetworkGraph:
-        return _network_graph(view, self._config, normalized=self._normalized)
+    def _network_graph(self, view: GraphView, memory: TrainingMemory | None = None) -> NetworkGraph:
+        return _network_graph(view, self._config, normalized=self._normalized, memory=memory)
+
+    def _training_graph(self, view: GraphView) -> NetworkGraph:
+        """Return a view as networks see it; where batches are sampled from disk, with its edges in files."""
+        if not self._memory.graph_on_disk:
+            return self._network_graph(view)
+        found = self._network_graph(view, self._memory)
+        if found.is_merged:
+            return found
+        on_disk = self._memory.on_disk(view, found.edge_types)
+        return found if on_disk is view else self._network_graph(on_disk)
 
     def _embedded(
         self, view: GraphView | None, nodes: Mapping[str, NDArray[np.int64]] | None = None
@@ -195,15 +230,20 @@ class NetworkTrainer(TorchTrainer[Batch]):
 
     def _graph_of(self, view: GraphView) -> NetworkGraph:
         """Return another view as networks see it."""
-        return self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
+        return self._training_graph(view.with_reverse_edges() if self._config.reverse else view)
 
-    def _on_device(self, graph: NetworkGraph) -> DeviceGraph | None:
-        """Return a graph for sampling on the device, where it is alone; None: it is sampled on the CPU."""
+    def _on_device(self, graph: NetworkGraph, tiers: TieredGraph | None = None) -> DeviceGraph | None:
+        """Return a graph for sampling on the device, where it is alone; None: it is sampled on the CPU.
+
+        Args:
+            graph: the graph.
+            tiers: the same, if it is read from disk; None: what that of training is read from.
+        """
         if self._sampled is None or self._sampled[0] is not graph:
             self._sampled = None  # before the next comes: the budget is for one
             hops = self._config.num_neighbors or ()
-            # What is on disk is the graph that is trained on.
-            tiers = self._tiers if graph is self._graph else None
+            if tiers is None and graph is self._graph:
+                tiers = self._tiered
             self._sampled = graph, self._memory.sampled_on_device(tiers or graph.view, hops)
         return self._sampled[1]
 
@@ -220,10 +260,32 @@ class NetworkTrainer(TorchTrainer[Batch]):
         self._batches_of_pass = 0
         self._data.end_pass()
 
-    @property
-    def _tiers(self) -> TieredGraph | None:
-        """What is read from disk in passes; relations taken as one are in memory: then nothing is."""
-        return None if self._graph.is_merged else self._tiered
+    def _loader_options(
+        self, tiers: TieredGraph | None, on_device: DeviceGraph | None, *, shuffle: bool
+    ) -> LoaderKeywords:
+        """Return the options of loaders of training batches.
+
+        Args:
+            tiers: what is sampled, if it is read from disk.
+            on_device: the same on the device of the network, if it is sampled there.
+            shuffle: give seeds in another order each epoch.
+        """
+        return {
+            "shuffle": shuffle,
+            "features": {}
+            if tiers is None
+            else {name: data.stored_vectors for name, data in self._data.items()},
+            "fetch": self._data if tiers is None and on_device is not None else None,
+            "transform": None
+            if tiers is None
+            else partial(self._data.with_vectors, pinned=self._device.type == "cuda"),
+            "edge_attributes": self._graph.edge_attributes,
+            "edge_features": (),
+            "output": "torch",
+            "seed": self._seed,
+            "num_threads": None if on_device is not None else self._threads,
+            "tables": self.tables(),
+        }
 
     def _kept(self) -> TrainedNetwork:
         """Return the network as it is now, for graphs as they are later."""
@@ -288,25 +350,20 @@ class NetworkTrainer(TorchTrainer[Batch]):
             threads=self._threads,
         )
 
-    def _open_tiers(self, model: str) -> TieredGraph | None:
-        if not self._memory.graph_on_disk:
+    def _open_tiers(self) -> TieredGraph | None:
+        view = self._graph.view
+        if not self._memory.graph_on_disk or not isinstance(view, GraphView):
             return None
-        if self._config.num_neighbors is None:
-            raise UsageError(
-                "expected a model that is trained on batches of sampled neighbours, received one that is "
-                "trained on the whole graph",
-                where=f"models.{model}",
-                hint="give it `num_neighbors`, like [10, 10], or leave `memory.topology` and "
-                "`memory.features` out",
-            )
-        if self._graph.is_merged and self._memory.config.topology is not None:
-            raise UsageError(
-                "expected a model with relations of its own for each edge type, received one that takes "
-                "several as one, which are put together in memory",
-                where=f"models.{model}.merge_relations",
-                hint="give it `merge_relations: false`, or leave `memory.topology` out",
-            )
-        return self._memory.tiered(self._view)
+        return self._memory.tiered(view)
+
+
+def _whole_graph_on_disk(model: str) -> UsageError:
+    return UsageError(
+        "expected a model that is trained on batches of sampled neighbours, received one that is trained on "
+        "the whole graph",
+        where=f"models.{model}",
+        hint="give it `num_neighbors`, like [10, 10], or leave `memory.topology` and `memory.features` out",
+    )
 
 
 def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
@@ -324,7 +381,9 @@ def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
         )
 
 
-def _network_graph(view: GraphView, config: GraphNetworkConfig, *, normalized: bool) -> NetworkGraph:
+def _network_graph(
+    view: GraphView, config: GraphNetworkConfig, *, normalized: bool, memory: TrainingMemory | None
+) -> NetworkGraph:
     for edge_type in config.relations:
         if edge_type not in view.edge_types:
             raise UsageError(
@@ -339,7 +398,14 @@ def _network_graph(view: GraphView, config: GraphNetworkConfig, *, normalized: b
     if merge is None:
         types = {end for edge_type in edge_types for end in (edge_type[0], edge_type[2])}
         merge = len(types) == 1 and len(edge_types) > 1  # a single one is left where it is, on disk too
-    return NetworkGraph(view, edge_types, merge=merge, weights=config.edge_weights, normalized=normalized)
+    return NetworkGraph(
+        view,
+        edge_types,
+        merge=merge,
+        weights=config.edge_weights,
+        normalized=normalized,
+        memory=memory,
+    )
 
 
 def _parameter_groups(

@@ -36,6 +36,7 @@ from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.queries import ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seeded
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
@@ -47,6 +48,9 @@ from graphbox.train.view import GraphView
 __all__ = ["OwnModuleTrainer", "make_own_module_trainer"]
 
 _ROW_SCALE = 0.1
+_TIMESTAMP = "timestamp"
+_TRAINING_SHARE = 0.75
+"""Of the budget of edges, for the graph of training; the rest is for that of the vectors at the end."""
 _EVALUATION_NODES = 1024
 """Seeds of a batch in which the module is measured."""
 _VALIDATION_QUERIES = 4096
@@ -86,6 +90,7 @@ class OwnModuleTrainer(TorchTrainer[Any]):
         self._edge_types = self._chosen_edge_types(self._view)
         self._feature_names = self._chosen_features()
         self._graph = self._graph_to_sample()
+        self._shown: tuple[GraphView, TieredGraph] | None = None
         first = self._inputs_of_view(**inputs)
         with self.code.calling("__init__"), torch.random.fork_rng(devices=[]):
             made(first, **config.options)  # which says what rows it asks for
@@ -149,6 +154,16 @@ class OwnModuleTrainer(TorchTrainer[Any]):
         """Return the rows that the module asked for, by node type."""
         return self._rows
 
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of the rows that the module asked for."""
+        return {name: RowKeys.of_nodes({name: 0}) for name in self._rows}
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the class, and the relations and features that its batches have."""
+        features = {f"features of {name}": list(names) for name, names in self._feature_names.items()}
+        relations = [edge_type_text(each) for each in self._edge_types]
+        return {"model": [self._config.model], "relations": relations, **features}
+
     def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
         """Look rows up in other tables, in which the loader reads ahead."""
         for name, module in self._rows.items():
@@ -173,9 +188,7 @@ class OwnModuleTrainer(TorchTrainer[Any]):
             view: the graph; None: as training sees it.
             columns: how many the module must return; None: any number.
         """
-        graph = self._graph
-        if view is not None and not isinstance(graph, TieredGraph):
-            graph = view.with_reverse_edges() if self._config.reverse else view
+        graph = self._graph if view is None else self._graph_of(view)
         hops = self._config.evaluation_neighbors or self._config.num_neighbors
         loader = NeighborLoader(
             graph,
@@ -184,6 +197,10 @@ class OwnModuleTrainer(TorchTrainer[Any]):
             _EVALUATION_NODES,
             features=self._feature_names,
             weight_attr=self._config.weight_attr,
+            # All edges of the graph came before what is predicted.
+            time_attr=None if self._config.time_attr == _TIMESTAMP else self._config.time_attr,
+            temporal_strategy=self._config.temporal_strategy,
+            disjoint=self._config.disjoint,
             edge_features=(),
             seed=self._seed,
             num_threads=self._threads,
@@ -238,8 +255,22 @@ class OwnModuleTrainer(TorchTrainer[Any]):
                 self._view.feature(node_type, name)  # which refuses what may not be read
         return {name: chosen.get(name, ()) for name in types}
 
+    def _graph_of(self, view: GraphView) -> GraphView | TieredGraph:
+        """Return what is sampled of a graph that shows more than that of training."""
+        shown = view.with_reverse_edges() if self._config.reverse else view
+        if not isinstance(self._graph, TieredGraph):
+            return shown
+        if self._shown is None or self._shown[0] is not view:
+            on_disk = self._memory.on_disk(shown, self._edge_types)
+            budget = self._memory.topology_bytes(1.0 - _TRAINING_SHARE)
+            self._shown = view, on_disk.tiered_edges(self._graph, budget)
+        return self._shown[1]
+
     def _graph_to_sample(self) -> GraphView | TieredGraph:
-        return self._memory.tiered(self._view) if self._memory.graph_on_disk else self._view
+        if not self._memory.graph_on_disk:
+            return self._view
+        self._view = self._memory.on_disk(self._view, self._edge_types)
+        return self._memory.tiered(self._view, topology_share=_TRAINING_SHARE)
 
     def _inputs_of_view(self, **of_task: Any) -> ModuleInputs:
         view = self._view
@@ -266,6 +297,9 @@ class OwnModuleTrainer(TorchTrainer[Any]):
         return {
             "features": self._feature_names,
             "weight_attr": self._config.weight_attr,
+            "time_attr": self._config.time_attr,
+            "temporal_strategy": self._config.temporal_strategy,
+            "disjoint": self._config.disjoint,
             "edge_features": (),
             "shuffle": True,
             "seed": self._seed,
@@ -280,6 +314,12 @@ class OwnClassifier(OwnModuleTrainer):
     def __init__(self, config: OwnModuleConfig, assignment: Assignment, split: ClassifySplit) -> None:
         self._split = split
         self._labels = torch.from_numpy(split.labels)
+        if config.time_attr == _TIMESTAMP:
+            raise UsageError(
+                "expected a feature of nodes, which have no other times, received timestamp",
+                where=f"models.{assignment.name}.time_attr",
+                hint="name an integer feature of the nodes, or leave it out",
+            )
         super().__init__(
             config,
             assignment,
@@ -336,7 +376,7 @@ class OwnLinkModel(OwnModuleTrainer):
         self._split, self._task = split, task
         self._k = task.k if isinstance(task, RecommendTaskConfig) else 0
         ranks = isinstance(task, RecommendTaskConfig)
-        self._links = split.known("train")
+        self._links, self._times = _links_of(split, config, assignment.name)
         self._degree = np.bincount(
             self._links[:, 1], minlength=assignment.view.num_nodes(split.target_type)
         ).astype(np.int64)
@@ -360,14 +400,16 @@ class OwnLinkModel(OwnModuleTrainer):
                 where=f"models.{self._name}.task",
                 hint="name a relation that the module may see in its batches",
             )
+        ends = {split.node_type, split.target_type}
         return LinkNeighborLoader(
             self._graph,
             dict.fromkeys(self._edge_types, self._config.num_neighbors),
             (seen[0], np.ascontiguousarray(self._links.T)),
+            edge_label_time=self._times,
             batch_size=self._config.batch_size,
             neg_sampling=NegativeSampling("binary", self._config.negatives),
             avoid_known_positives=True,
-            exclude_seed_edges=seen,
+            exclude_seed_edges=[each for each in self._edge_types if {each[0], each[2]} == ends],
             **self._loader_options(),
         )
 
@@ -426,6 +468,27 @@ def make_own_module_trainer(config: OwnModuleConfig, assignment: Assignment) -> 
     if isinstance(split, RecommendSplit | LinkSplit):
         return OwnLinkModel(config, assignment, split)
     raise assignment.wrong_task(config)
+
+
+def _links_of(
+    split: RecommendSplit | LinkSplit, config: OwnModuleConfig, model: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return the links to learn from, int64 [n, 2], and with ``time_attr`` the time of each.
+
+    Raises:
+        UsageError: they have no times.
+    """
+    if config.time_attr is None:
+        return split.known("train"), None
+    if not isinstance(split, LinkSplit) or not split.is_stream:
+        raise UsageError(
+            f"expected links with times, received those of a task of kind {split.KIND} that is not split by "
+            "time",
+            where=f"models.{model}.time_attr",
+            hint="give the task of kind predict_links `split: {kind: time}`, or leave time_attr out",
+        )
+    part = split.part("train")
+    return part.edges, part.time
 
 
 def _store(batch: Any, node_type: str) -> Any:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from graphbox.graph.live_rows import LiveRows
 from graphbox.sample import NegativeSampler
-from graphbox.train.transfer import tensor_on
+from graphbox.train.transfer import moved
 
-__all__ = ["CandidateColumns", "Candidates", "Cells", "log_probability_in_batch", "no_negatives"]
+__all__ = ["Candidates", "Cells", "columns_among", "log_probability_in_batch", "no_negatives"]
 
 Cells: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Rows and columns, int64 [n] each."""
@@ -67,36 +67,26 @@ class Candidates:
         return self._live.nodes(np.unique(self._sampler.sample(self._count, epoch, batch, threads)))
 
 
-class CandidateColumns:
-    """Finds nodes among the candidates of a batch, in time and memory of theirs alone.
+def columns_among(candidates: NDArray[np.int64], row: NDArray[np.int64], nodes: NDArray[np.int64]) -> Cells:
+    """Return those of some cells whose nodes are candidates: their rows, and their nodes' columns.
 
     Args:
-        nodes: how many there are that may be candidates.
+        candidates: int64 [c], ascending.
+        row: int64 [n].
+        nodes: int64 [n].
     """
-
-    def __init__(self, nodes: int) -> None:
-        self._column = np.full(nodes, -1, dtype=np.int32)
-
-    def among(self, candidates: NDArray[np.int64], row: NDArray[np.int64], nodes: NDArray[np.int64]) -> Cells:
-        """Return those of some cells whose nodes are candidates: their rows, and their nodes' columns.
-
-        Args:
-            candidates: int64 [c], distinct.
-            row: int64 [n].
-            nodes: int64 [n].
-        """
-        self._column[candidates] = np.arange(len(candidates), dtype=np.int32)
-        column = self._column[nodes]
-        self._column[candidates] = -1
-        found = column >= 0
-        return row[found], column[found].astype(np.int64)
+    if not len(candidates):
+        return row[:0], row[:0]
+    column = np.minimum(np.searchsorted(candidates, nodes), len(candidates) - 1)
+    found = candidates[column] == nodes
+    return row[found], column[found]
 
 
 def no_negatives(
     shape: tuple[int, int],
-    cells: Cells,
+    cells: Cells | tuple[Tensor, Tensor],
     device: torch.device,
-    groups: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    groups: Cells | tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Return which candidates are no negatives of a query: bool [queries, candidates].
 
@@ -111,9 +101,10 @@ def no_negatives(
     if groups is None:
         excluded = torch.zeros(shape, dtype=torch.bool, device=device)
     else:
-        of_query, of_candidate = (tensor_on(each, device) for each in groups)
+        of_query, of_candidate = (moved(torch.as_tensor(each), device) for each in groups)
         excluded = of_query[:, None] == of_candidate
-    excluded[tensor_on(cells[0], device), tensor_on(cells[1], device)] = True
+    row, column = (moved(torch.as_tensor(each), device) for each in cells)
+    excluded[row, column] = True
     return excluded
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import DataError
+from graphbox.train.splitting.edges import distinct_pairs
 from graphbox.train.tasks import LinkSplit, RecommendSplit
 
 __all__ = ["HeldOutLinks"]
@@ -24,7 +25,7 @@ class HeldOutLinks:
     """
 
     def __init__(self, split: RecommendSplit | LinkSplit) -> None:
-        edges = np.unique(split.known("train"), axis=0)
+        edges = split.known("train")  # distinct, ascending
         keys = split.pair_keys(edges[:, 0], edges[:, 1])
         if isinstance(split, RecommendSplit):
             eligible = ~np.isin(keys, split.linked_pairs)
@@ -37,7 +38,7 @@ class HeldOutLinks:
                 where=f"relations {', '.join(split.relations)} of {split.node_type}",
             )
         self.edges = edges
-        self._pairs, self._pair_of_edge = np.unique(keys, return_inverse=True)
+        self._pairs, self._pair_of_edge = distinct_pairs(keys)
 
     def hold_out(
         self, fraction: float, generator: np.random.Generator

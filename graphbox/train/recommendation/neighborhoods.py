@@ -1,4 +1,4 @@
-"""What nodes have around them: some neighbours in each relation, drawn on the CPU or a GPU, the same bits."""
+"""What nodes have around them: some neighbours in each relation; from memory, disk or a GPU the same bits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.graph.schema import EdgeType
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.sage import NeighborBlock
 from graphbox.sample import HeteroSample, sample_heterogeneous
+from graphbox.sample.loader.assemble import sample_as_torch
+from graphbox.sample.tiered_neighbor import sample_pass
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.transfer import CPU, tensor_on
 from graphbox.train.view import GraphView
@@ -31,7 +34,7 @@ class Neighborhoods:
         relations: edge types that arrive at it.
         num_neighbors: the most neighbours of a node in a relation.
         seed: of the draws.
-        memory: where lists are kept.
+        memory: where lists are kept; with a budget of the topology they are read from disk.
         threads: threads of the sampler on the CPU.
     """
 
@@ -46,7 +49,12 @@ class Neighborhoods:
         memory: TrainingMemory,
         threads: int | None = None,
     ) -> None:
-        self._view, self._node_type = view, node_type
+        self._node_type = node_type
+        self._tiered: TieredGraph | None = None
+        if memory.graph_on_disk:
+            view = memory.on_disk(view, relations)
+            self._tiered = memory.tiered(view)
+        self._view = view
         self._num_neighbors = {relation: [num_neighbors] for relation in relations}
         self._seed, self._threads = seed, threads
         self._on_device = memory.sampled_on_device(view, [num_neighbors])
@@ -65,6 +73,8 @@ class Neighborhoods:
             graph.end_pass()
             self._draws, self._due = 0, min(2 * self._due, _PASS_DRAWS)
         self._draws += 1
+        if self._tiered is not None:
+            return self._from_disk(nodes, epoch, batch)
         return sample_heterogeneous(
             self._view if graph is None else graph,
             {self._node_type: tensor_on(nodes, CPU if graph is None else graph.device)},
@@ -74,6 +84,18 @@ class Neighborhoods:
             batch=batch,
             num_threads=self._threads,
         )
+
+    def _from_disk(self, nodes: NDArray[np.int64], epoch: int, batch: int) -> HeteroSample[Tensor]:
+        assert self._tiered is not None  # noqa: S101 - the caller has looked
+        drawn = sample_pass(
+            self._tiered,
+            [{self._node_type: nodes}],
+            self._num_neighbors,
+            batches=[(epoch, batch)],
+            num_threads=self._threads,
+            seed=self._seed,
+        )
+        return sample_as_torch(drawn[0])
 
 
 def neighbor_blocks(sample: HeteroSample[Tensor], seeds: int) -> dict[EdgeType, NeighborBlock]:

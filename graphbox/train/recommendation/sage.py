@@ -24,7 +24,7 @@ from graphbox.errors import UsageError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries
-from graphbox.models.features import NodeFeatures
+from graphbox.models.features import MISSING_CATEGORY, NodeFeatures
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation
 from graphbox.sample.device_arrays import RowBlocks
@@ -34,23 +34,25 @@ from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
 from graphbox.train.optimization import OptimizerSettings, RunningAverage
 from graphbox.train.recommendation.candidates import (
-    CandidateColumns,
     Candidates,
+    columns_among,
     log_probability_in_batch,
     no_negatives,
 )
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
+from graphbox.train.recommendation.known_links import known_links_of
 from graphbox.train.recommendation.neighborhoods import Neighborhoods, neighbor_blocks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
-from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
+from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.recommendation.sage_encoder import NeighborTables, SageEncoder, encode_nodes
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.scores import product_scores
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import StartingTrainer
+from graphbox.train.trainer import PretrainableTrainer
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
@@ -87,7 +89,7 @@ class _Drawn:
     sample: HeteroSample[Tensor]
 
 
-class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
+class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
     """See the module.
 
     Args:
@@ -151,11 +153,10 @@ class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
         self.network: TwoTowerSAGE = model
         self.set_network(model)
         self._positives = HeldOutLinks(split)
-        self._links = known_links(self._view, split)
+        self._links = known_links_of(self._view, split, self._memory)
         degree = in_degree(self._view, split)
         live = LiveRows.of_graph(self._view, split.target_type)
         self._candidates = Candidates(degree, live, config.candidates, config.popularity_exponent, self._seed)
-        self._columns = CandidateColumns(len(degree))
         self._degree = degree
         self._around: Neighborhoods | None = None
         self._validation: RankingQueries | None = None
@@ -164,7 +165,7 @@ class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
         self._queries_of = self._degree
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
-    def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
+    def use_pretrained(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
         """Let rows start from embeddings: the tables learn what is to be added to them.
 
         Args:
@@ -210,8 +211,8 @@ class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
         """Return the loss of a batch, or this process's share of it."""
         queries, candidates = drawn.queries, drawn.candidates
         row, positive = self.epoch_positives.take(queries)
-        _, column = self._columns.among(candidates, row, positive)  # all of them are
-        linked = self._columns.among(candidates, *self._links.take(queries))
+        _, column = columns_among(candidates, row, positive)  # all of them are
+        linked = columns_among(candidates, *self._links.take(queries))
         group = self._split.group
         excluded = no_negatives(
             (len(queries), len(candidates)),
@@ -275,6 +276,44 @@ class SageTrainer(TorchTrainer[_Drawn], StartingTrainer):
         """Restore what :meth:`extra_state` returned."""
         self._base = moved(_with_prefix(state, _BASE), self._device)
         self._average.restore(_with_prefix(state, _EPOCH_AVERAGE), self._device)
+
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of the table of each node type."""
+        return {name: RowKeys.of_nodes({name: 0}) for name in self._rows}
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the relations that are aggregated, and the features of the task's node type."""
+        return {
+            "relations": [edge_type_text(relation) for relation in self._relations],
+            "features": list(self._config.features),
+        }
+
+    def weight_categories(self) -> dict[str, list[str]]:
+        """Return the categories that rows of weights belong to."""
+        specs = self._view.features(self._node_type)
+        chosen = [
+            specs[name].categories for name in self._config.features if specs[name].kind == "categorical"
+        ]
+        return {
+            f"features.{self._node_type}.categories.{number}.weight": [MISSING_CATEGORY, *(categories or ())]
+            for number, categories in enumerate(chosen)
+        }
+
+    def final_weights(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the weights that an earlier training ended with, or their averages over epochs."""
+        return _with_prefix(earlier, f"{_EPOCH_AVERAGE}model.") or super().final_weights(earlier)
+
+    def starting_rows(
+        self, name: str, table: EmbeddingTable, earlier: Mapping[str, Tensor]
+    ) -> NDArray[np.float32] | None:
+        """Return averages over epochs plus pretrained rows, where an earlier training ended with these."""
+        average, base = (earlier.get(prefix + name) for prefix in (f"{_EPOCH_AVERAGE}rows.", _BASE))
+        if average is None and base is None:
+            return None
+        if average is None:
+            assert base is not None  # noqa: S101 - for the type checker
+            average = torch.from_numpy(table.pull(np.arange(len(base)), create=False))
+        return np.asarray((average if base is None else average + base).numpy(), dtype=np.float32)
 
     def table_modules(self) -> dict[str, TableEmbedding]:
         """Return the rows of each node type."""
@@ -472,11 +511,13 @@ def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor
 def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer | PretrainedTrainer:
     """Return the trainer of a section of kind ``sage``, with skip-gram before it where it asks for that.
 
+    With ``start_from`` rows are those of an earlier run, and nothing is learnt before.
+
     Raises:
         UsageError: the model has no task of kind recommend.
     """
     trainer = SageTrainer(config, assignment)
-    if config.pretrain is None:
+    if config.pretrain is None or config.start_from is not None:
         return trainer
     assignment.memory.release()  # the rows are there again when they start from what is learnt first
     first = make_metapath_trainer(

@@ -30,10 +30,11 @@ from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.optimization import OptimizerSettings
-from graphbox.train.recommendation.candidates import CandidateColumns, Candidates, Cells, no_negatives
+from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of
 from graphbox.train.tasks import RecommendSplit
@@ -124,7 +125,6 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         self._candidates = Candidates(
             self._degree, live, config.candidates, exponent, self._seed, self._device
         )
-        self._columns = CandidateColumns(len(self._degree))
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - live.select(log_degree).mean())
         self._bias = self._tensor(bias.astype(np.float32))
@@ -187,6 +187,11 @@ class RecommendationTrainer(TorchTrainer[_Part]):
             module.set_table(tables[name])
         self._batches = BatchesAhead(self._draw, self._keys, self.tables())
 
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of queries and candidates."""
+        types = {_QUERIES: self._split.node_type, _TARGETS: self._split.target_type}
+        return {name: RowKeys.of_nodes({types[name]: 0}) for name in self._rows}
+
     def close(self) -> None:
         """End the reading of rows ahead."""
         self._batches.close()
@@ -242,10 +247,10 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         of_answers = slice(*known.indptr[[of_queries.start, of_queries.stop]].tolist())
         row = np.repeat(np.arange(len(queries)), np.diff(known.indptr))[of_answers] - of_queries.start
         answers = known.indices[of_answers].astype(np.int64)
-        excluded = self._columns.among(candidates, row, answers)
+        excluded = columns_among(candidates, row, answers)
         if self._split.within_one_type:
             own = queries[of_queries]
-            itself = self._columns.among(candidates, np.arange(len(own)), own)
+            itself = columns_among(candidates, np.arange(len(own)), own)
             excluded = (np.append(excluded[0], itself[0]), np.append(excluded[1], itself[1]))
         return _Part(
             queries[of_queries],

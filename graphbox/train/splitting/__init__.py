@@ -19,7 +19,7 @@ from graphbox.train.splitting.predict_links import split_links
 from graphbox.train.splitting.recommend import split_recommend
 from graphbox.train.tasks import Split
 
-__all__ = ["SPLIT_FUNCTIONS", "make_split", "unit_hash"]
+__all__ = ["make_split", "unit_hash"]
 
 SPLIT_FUNCTIONS: Mapping[str, Callable[..., Split]] = {
     "classify": split_classify,

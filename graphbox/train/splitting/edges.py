@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,21 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType, edge_type_text
+from graphbox.train.tasks import distinct_keys, ends_of_keys, pair_keys
 
-__all__ = ["edge_column", "pair_texts", "timestamps", "why_empty"]
+__all__ = [
+    "distinct",
+    "distinct_pairs",
+    "edge_column",
+    "ends_of",
+    "pair_texts",
+    "timestamps",
+    "together",
+    "why_empty",
+]
+
+_BLOCK_PAIRS = 1 << 16
+"""Pairs whose numbers are Python's at a time."""
 
 
 def timestamps(csc: CSC, edge_type: EdgeType, kind: str) -> NDArray[np.int64]:
@@ -47,12 +61,41 @@ def pair_texts(
         second_texts: texts of second ends.
         ordered: as the keys were made.
     """
-    low = (pairs >> np.uint64(32)).astype(np.int64).tolist()
-    high = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64).tolist()
-    for first, second in zip(low, high, strict=True):
-        both = (first_texts[first], second_texts[second])
-        # Group numbers depend on the order of the nodes, the names do not.
-        yield "\0".join(both if ordered else sorted(both))
+    for begin in range(0, len(pairs), _BLOCK_PAIRS):
+        block = pairs[begin : begin + _BLOCK_PAIRS]
+        low = (block >> np.uint64(32)).astype(np.int64).tolist()
+        high = (block & np.uint64(0xFFFFFFFF)).astype(np.int64).tolist()
+        for first, second in zip(low, high, strict=True):
+            both = (first_texts[first], second_texts[second])
+            # Group numbers depend on the order of the nodes, the names do not.
+            yield "\0".join(both if ordered else sorted(both))
+
+
+def ends_of(csc: CSC) -> NDArray[np.int64]:
+    """Return source and target of each edge, in the order of the CSC: int64 [edges, 2]."""
+    ends = np.empty((csc.num_edges, 2), np.int64)
+    ends[:, 0] = csc.indices
+    ends[:, 1] = np.repeat(np.arange(csc.num_targets), np.diff(csc.indptr))
+    return ends
+
+
+def together(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays one after the other; a single one as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def distinct(ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct (source, target), numbers below 2^32, ascending: int64 [n, 2]."""
+    return ends_of_keys(distinct_keys(pair_keys(ends[:, 0], ends[:, 1], ordered=True)))
+
+
+def distinct_pairs(keys: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the distinct keys, ascending, and which of them each key is: int64 [n].
+
+    In less memory than :func:`numpy.unique` with its inverse takes.
+    """
+    pairs = distinct_keys(keys)
+    return pairs, np.searchsorted(pairs, keys)
 
 
 def why_empty(kind: str) -> str:

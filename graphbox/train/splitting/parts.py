@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ __all__ = [
     "unit_hash",
 ]
 
+_HASHED_TOGETHER = 1 << 16
+
 TRAIN, VALIDATION, TEST, IGNORED = 0, 1, 2, 3
 """Parts in the order of :data:`graphbox.train.tasks.FOLDS`; an edge known earlier makes its pair known."""
 
@@ -34,9 +37,12 @@ TRAIN, VALIDATION, TEST, IGNORED = 0, 1, 2, 3
 def unit_hash(seed: int, texts: Iterable[str]) -> NDArray[np.float64]:
     """Return a number in [0, 1) for each text: its 64-bit BLAKE2b keyed with the seed, as a fraction."""
     key = seed.to_bytes(8, "little")
-    digests = b"".join(
-        hashlib.blake2b(text.encode(), digest_size=8, key=key, person=b"graphbox").digest() for text in texts
-    )
+    digests, left = bytearray(), iter(texts)
+    while some := list(islice(left, _HASHED_TOGETHER)):
+        digests += b"".join(
+            hashlib.blake2b(text.encode(), digest_size=8, key=key, person=b"graphbox").digest()
+            for text in some
+        )
     return (np.frombuffer(digests, dtype="<u8") >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 

@@ -16,7 +16,16 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import CSR, edge_type_text
 from graphbox.native import seed_number
 from graphbox.sample import NegativeSampler
-from graphbox.train.splitting.edges import edge_column, pair_texts, timestamps, why_empty
+from graphbox.train.splitting.edges import (
+    distinct,
+    distinct_pairs,
+    edge_column,
+    ends_of,
+    pair_texts,
+    timestamps,
+    together,
+    why_empty,
+)
 from graphbox.train.splitting.parts import (
     IGNORED,
     TEST,
@@ -29,11 +38,12 @@ from graphbox.train.splitting.parts import (
     latest_parts,
     unit_hash,
 )
-from graphbox.train.tasks import FOLDS, LinkSplit, pair_keys
+from graphbox.train.tasks import FOLDS, LinkSplit, distinct_keys, pair_keys
 
 __all__ = ["known_targets", "split_links"]
 
 _NO_TIME = np.empty(0, np.int64)
+_NO_ORIGIN = np.empty((0, 2), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +52,7 @@ class _Edges:
 
     Attributes:
         ends: int64 [e, 2], source and target.
-        origin: int64 [e, 2], number of the relation and edge id.
+        origin: int64 [e, 2], number of the relation and edge id; or empty where the edges are no events.
         time: int64 [e], or empty where the edges are no events.
         part: int8 [e], the part that the data says.
     """
@@ -53,8 +63,8 @@ class _Edges:
     part: NDArray[np.int8]
 
     def take(self, order: NDArray[np.int64]) -> _Edges:
-        time = self.time[order] if len(self.time) else _NO_TIME
-        return _Edges(self.ends[order], self.origin[order], time, self.part[order])
+        time, origin = (each[order] if len(each) else each for each in (self.time, self.origin))
+        return _Edges(self.ends[order], origin, time, self.part[order])
 
 
 def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSplit:
@@ -75,7 +85,7 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
     if len(edges.time):
         edges = edges.take(np.lexsort((edges.origin[:, 1], edges.origin[:, 0], edges.time)))
     keys = pair_keys(edges.ends[:, 0], edges.ends[:, 1], ordered=not one_type)
-    pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+    pairs, pair_of_edge = distinct_pairs(keys)
     wanted = _parts(graph, task, edges, pairs, pair_of_edge, seed)
     wanted[(wanted != IGNORED) & np.isin(keys, _linked_pairs(graph, task))] = TRAIN
     # What is known once is known: the earliest part of a pair's edges is the pair's.
@@ -90,8 +100,8 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
     else:
         fold = pair_part[pair_of_edge]
         repeated = int((wanted[later] != IGNORED).sum())
-        found = [np.unique(edges.ends[fold == number], axis=0) for number in range(len(FOLDS))]
-        ends, time, origin = np.concatenate(found), _NO_TIME, np.empty((0, 2), np.int64)
+        found = [distinct(edges.ends[fold == number]) for number in range(len(FOLDS))]
+        ends, time, origin = np.concatenate(found), _NO_TIME, _NO_ORIGIN
         later_edges = np.empty((0, 3), np.int64)
         rows = np.repeat(np.arange(len(FOLDS)), [len(each) for each in found])
     edge_fold = (fold[rows] if len(edges.time) else rows).astype(np.int8)
@@ -157,23 +167,22 @@ def _edges_of(
     graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[str], *, events: bool
 ) -> _Edges:
     given = task.split if isinstance(task.split, GivenSplitConfig) else None
-    ends, origin, times, part = [], [], [_NO_TIME], []
+    ends, origin, times, part = [], [_NO_ORIGIN], [_NO_TIME], []
     for number, relation in enumerate(relations):
         edge_type = (task.node_type, relation, task.candidate_type)
         csc = graph.csc(edge_type)
-        source, target = csc.coo()
-        ends.append(np.stack([source, target], axis=1))
-        ids = csc.ids_at(np.arange(csc.num_edges))
-        origin.append(np.stack([np.full(len(ids), number), ids], axis=1))
+        ends.append(ends_of(csc))
         if events:
+            ids = csc.ids_at(np.arange(csc.num_edges))
+            origin.append(np.stack([np.full(len(ids), number), ids], axis=1))
             times.append(timestamps(csc, edge_type, task.split.kind))
         if given is not None and given.feature is not None:
             spec = graph.edge_features(edge_type).get(given.feature)
             part_of = given_part(spec, given, f"edge type {edge_type_text(edge_type)}")
             part.append(part_of[edge_column(graph, edge_type, given.feature)])
         else:
-            part.append(np.full(len(source), _part_of_relation(given, relation), dtype=np.int8))
-    return _Edges(np.concatenate(ends), np.concatenate(origin), np.concatenate(times), np.concatenate(part))
+            part.append(np.full(csc.num_edges, _part_of_relation(given, relation), dtype=np.int8))
+    return _Edges(together(ends), np.concatenate(origin), np.concatenate(times), together(part))
 
 
 def _part_of_relation(given: GivenSplitConfig | None, relation: str) -> int:
@@ -185,7 +194,7 @@ def _part_of_relation(given: GivenSplitConfig | None, relation: str) -> int:
 def _linked_pairs(graph: Graph, task: PredictLinksTaskConfig) -> NDArray[np.uint64]:
     ordered = task.node_type != task.candidate_type
     linked = [pair_keys(ends[:, 0], ends[:, 1], ordered=ordered) for ends in _linked_ends(graph, task)]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *linked]))
+    return distinct_keys(np.concatenate([np.empty(0, np.uint64), *linked]))
 
 
 def _linked_ends(graph: Graph, task: PredictLinksTaskConfig) -> list[NDArray[np.int64]]:
@@ -271,12 +280,13 @@ def known_targets(
         targets: number of target nodes.
         within_one_type: an edge makes its ends known to each other, both ways round.
     """
-    both = np.concatenate([edges, edges[:, ::-1]]) if within_one_type else edges
-    ones = np.ones(len(both), dtype=np.float32)
-    known = sp.csr_array((ones, (both[:, 0], both[:, 1])), shape=(sources, targets))
-    known.sum_duplicates()
-    known.data[:] = 1.0
-    return known
+    keys = pair_keys(edges[:, 0], edges[:, 1], ordered=True)
+    if within_one_type:
+        keys = np.concatenate([keys, pair_keys(edges[:, 1], edges[:, 0], ordered=True)])
+    keys = distinct_keys(keys)
+    offsets = np.searchsorted(keys, np.arange(sources + 1, dtype=np.uint64) << np.uint64(32))
+    indices = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return sp.csr_array((np.ones(len(keys), np.float32), indices, offsets), shape=(sources, targets))
 
 
 class NonEdgeTargets:
@@ -382,7 +392,7 @@ class _Negatives:
                 keys = pair_keys(
                     edges.ends[:, 0], edges.ends[:, 1], ordered=task.node_type != task.candidate_type
                 )
-                pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+                pairs, pair_of_edge = distinct_pairs(keys)
                 part = fold_of(_hash_of_pairs(self._graph, task, pairs, self._seed), task)[pair_of_edge]
             case "time":
                 begins = [self._time[self._fold == number].min() for number in (VALIDATION, TEST)]

@@ -17,7 +17,16 @@ from graphbox.config import (
 from graphbox.errors import DataError
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.train.splitting.edges import edge_column, pair_texts, timestamps, why_empty
+from graphbox.train.splitting.edges import (
+    distinct,
+    distinct_pairs,
+    edge_column,
+    ends_of,
+    pair_texts,
+    timestamps,
+    together,
+    why_empty,
+)
 from graphbox.train.splitting.groups import node_groups
 from graphbox.train.splitting.parts import (
     IGNORED,
@@ -30,7 +39,7 @@ from graphbox.train.splitting.parts import (
     latest_parts,
     unit_hash,
 )
-from graphbox.train.tasks import FOLDS, RecommendSplit, pair_keys
+from graphbox.train.tasks import FOLDS, RecommendSplit, distinct_keys, pair_keys
 
 __all__ = ["split_recommend"]
 
@@ -41,14 +50,14 @@ class _Answers:
 
     Attributes:
         edges: int64 [e, 2], query and target.
-        relation: int64 [e], the number of the relation.
+        relation: int16 [e], the number of the relation.
         single: bool [e], whether the edge is a single alternative.
         time: int64 [e]; empty where the split asks for none.
         part: int8 [e], the part that the data says.
     """
 
     edges: NDArray[np.int64]
-    relation: NDArray[np.int64]
+    relation: NDArray[np.int16]
     single: NDArray[np.bool_]
     time: NDArray[np.int64]
     part: NDArray[np.int8]
@@ -63,7 +72,7 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     for relation in task.exclude_relations:
         source, target = graph.csc((task.node_type, relation, task.candidate_type)).coo()
         linked.append(pair_keys(group[source], target_group[target], ordered=not one_type))
-    linked_pairs = np.unique(np.concatenate(linked))
+    linked_pairs = distinct_keys(np.concatenate(linked))
 
     answers = _answers(graph, task)
     source_group, edge_target_group = group[answers.edges[:, 0]], target_group[answers.edges[:, 1]]
@@ -71,7 +80,8 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     eligible = ~np.isin(keys, linked_pairs)
     if one_type:
         eligible &= source_group != edge_target_group
-    pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+    del source_group, edge_target_group
+    pairs, pair_of_edge = distinct_pairs(keys)
     texts_of_pairs = pair_texts(pairs, texts, target_texts, ordered=not one_type)
     wanted = _edge_parts(task, answers, pairs, pair_of_edge, texts_of_pairs, seed)
     # What is known once is known: the earliest part of a pair's edges is the pair's.
@@ -79,7 +89,8 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     np.minimum.at(pair_part, pair_of_edge, wanted)
     # What may not be held out is known, unless the data says that it is in no part.
     part = pair_part[pair_of_edge]
-    fold = np.where(eligible | (part == IGNORED), part, TRAIN)
+    del pairs, pair_of_edge
+    fold = np.where(eligible | (part == IGNORED), part, TRAIN).astype(np.int8)
     repeated = int((eligible & (wanted > fold) & (wanted != IGNORED)).sum())
 
     given = task.split if isinstance(task.split, GivenSplitConfig) else None
@@ -88,8 +99,9 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     found, joined_by = {}, {}
     for position, name in enumerate(FOLDS):
         chosen = fold == position if position == 0 else (fold == position) & answers.single
-        found[name] = np.unique(answers.edges[chosen], axis=0)
-        joined_by[name] = _joined_by(found[name], answers, chosen, len(relations))
+        found[name] = distinct(answers.edges[chosen])
+        if name != "train":
+            joined_by[name] = _joined_by(found[name], answers, chosen, len(relations))
         if not len(found[name]):
             raise DataError(
                 f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
@@ -109,9 +121,9 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
         test=found["test"],
         validation_joined_by=joined_by["validation"],
         test_joined_by=joined_by["test"],
-        validation_pairs=np.unique(keys[fold == VALIDATION]),
-        test_pairs=np.unique(keys[fold == TEST]),
-        ignored_pairs=np.unique(keys[fold == IGNORED]),
+        validation_pairs=distinct_keys(keys[fold == VALIDATION]),
+        test_pairs=distinct_keys(keys[fold == TEST]),
+        ignored_pairs=distinct_keys(keys[fold == IGNORED]),
         linked_pairs=linked_pairs,
         repeated=repeated,
         digest=digest_of(
@@ -132,10 +144,10 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
     for number, (relation, its_part) in enumerate(relations):
         edge_type = (task.node_type, relation, task.candidate_type)
         csc = graph.csc(edge_type)
-        source, target = csc.coo()
-        edges.append(np.stack([source, target], axis=1))
-        numbers.append(np.full(len(source), number, dtype=np.int64))
-        single.append(_single(graph, edge_type, task.alternative, source))
+        ends = ends_of(csc)
+        edges.append(ends)
+        numbers.append(np.full(len(ends), number, dtype=np.int16))
+        single.append(_single(graph, edge_type, task.alternative, ends[:, 0]))
         if isinstance(task.split, TimeSplitConfig | LeaveLastOutSplitConfig):
             times.append(timestamps(csc, edge_type, task.split.kind))
         if given is not None and given.feature is not None:
@@ -143,13 +155,9 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
             part_of = given_part(spec, given, f"edge type {edge_type_text(edge_type)}")
             part.append(part_of[edge_column(graph, edge_type, given.feature)])
         else:
-            part.append(np.full(len(source), its_part, dtype=np.int8))
+            part.append(np.full(len(ends), its_part, dtype=np.int8))
     return _Answers(
-        np.concatenate(edges),
-        np.concatenate(numbers),
-        np.concatenate(single),
-        np.concatenate(times),
-        np.concatenate(part),
+        together(edges), together(numbers), together(single), np.concatenate(times), together(part)
     )
 
 

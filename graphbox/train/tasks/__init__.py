@@ -14,7 +14,7 @@ from graphbox.train.tasks.classify import ClassifySplit
 from graphbox.train.tasks.click import ClickSplit
 from graphbox.train.tasks.complete import CompleteSplit
 from graphbox.train.tasks.predict_links import LinkPart, LinkSplit
-from graphbox.train.tasks.recommend import RecommendSplit, pair_keys
+from graphbox.train.tasks.recommend import RecommendSplit, distinct_keys, ends_of_keys, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "LinkSplit",
     "RecommendSplit",
     "Split",
+    "distinct_keys",
+    "ends_of_keys",
     "load_split",
     "pair_keys",
     "save_split",
@@ -44,7 +46,7 @@ _FORMAT_VERSION = 1
 
 def save_split(split: Split, path: Path) -> None:
     """Write a split as ``.npz``: beside, synced, then moved into place."""
-    from graphbox.train.storage import write_atomically
+    from graphbox.durable import write_atomically
 
     arrays: dict[str, Any] = {name: value for name, value in vars(split).items() if _is_array(value)}
     fields = {name: value for name, value in vars(split).items() if not _is_array(value)}

@@ -68,13 +68,12 @@ class CompleteSplit(Split):
         """Return the edge types that are held out as a whole."""
         return {edge_type_from_text(text) for text in self.held_out_types}
 
-    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:
-        """Return the graph without the edges of hidden triples."""
+    def hidden_edges(self, graph: Graph, fold: Fold) -> dict[EdgeType, NDArray[np.int64]]:  # noqa: ARG002
+        """Return the ids of the edges of hidden triples."""
         last_known = FOLDS.index("validation" if fold == "test" else "train")
         hidden = self.held_out[self.held_out[:, 2] > last_known]
-        removed = {
+        return {
             edge_type_from_text(text): np.sort(hidden[hidden[:, 0] == number, 1])
             for number, text in enumerate(self.edge_types)
             if (hidden[:, 0] == number).any()
         }
-        return graph.without_edges(removed) if removed else graph

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
-from graphbox.train.tasks.recommend import edges_joining, pair_keys
+from graphbox.train.tasks.recommend import distinct_keys, edges_joining, ends_of_keys, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
 __all__ = ["LinkPart", "LinkSplit"]
@@ -140,7 +140,9 @@ class LinkSplit(Split):
     def known(self, fold: Fold) -> NDArray[np.int64]:
         """Return the distinct (source, target) that are known when ``fold`` is predicted: int64 [k, 2]."""
         last = FOLDS.index("validation" if fold == "test" else "train")
-        return np.unique(self.edges[self.fold <= last], axis=0)
+        edges = self.edges[self.fold <= last]
+        keys = distinct_keys(pair_keys(edges[:, 0], edges[:, 1], ordered=True))
+        return ends_of_keys(keys)
 
     def pair_keys(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return a key of each pair: uint64 [n]; the same both ways round within one type."""
@@ -149,15 +151,6 @@ class LinkSplit(Split):
     def hidden_pairs(self, fold: Fold) -> NDArray[np.uint64]:
         """Return the pairs that must not be seen joined while ``fold`` is predicted, ascending keys."""
         return self.pairs[self.pair_fold > (1 if fold == "test" else 0)]
-
-    def hidden_edges(self, fold: Fold) -> dict[EdgeType, NDArray[np.int64]]:
-        """Return the ids of the edges that must not be seen while ``fold`` is predicted, besides pairs."""
-        hidden = self.later_edges[self.later_edges[:, 0] > (1 if fold == "test" else 0)]
-        return {
-            (self.node_type, relation, self.target_type): np.sort(hidden[hidden[:, 1] == number, 2])
-            for number, relation in enumerate(self.relations)
-            if relation not in self.held_out_relations and (hidden[:, 1] == number).any()
-        }
 
     def negative_edge_types(self) -> Collection[EdgeType]:
         """Return the edge types that hold negatives."""
@@ -168,26 +161,22 @@ class LinkSplit(Split):
         held_out = {(self.node_type, relation, self.target_type) for relation in self.held_out_relations}
         return held_out | set(self.negative_edge_types())
 
-    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:
-        """Return the graph without hidden pairs in any edge type, and without hidden edges."""
-        return self._without(graph, self.hidden_pairs(fold), self.hidden_edges(fold))
+    def hidden_edges(self, graph: Graph, fold: Fold) -> dict[EdgeType, NDArray[np.int64]]:
+        """Return the ids of the edges that join hidden pairs in any edge type, and of hidden events."""
+        found = self.edges_of_pairs(graph, self.hidden_pairs(fold))
+        hidden = self.later_edges[self.later_edges[:, 0] > (1 if fold == "test" else 0)]
+        for number, relation in enumerate(self.relations):
+            ids = hidden[hidden[:, 1] == number, 2]
+            if len(ids) and relation not in self.held_out_relations:
+                edge_type = (self.node_type, relation, self.target_type)
+                found[edge_type] = np.union1d(found.get(edge_type, ids[:0]), ids)
+        return found
 
-    def without_pairs(self, graph: Graph, pairs: NDArray[np.uint64]) -> Graph:
-        """Return the graph without the edges that join pairs, in any edge type and direction.
+    def edges_of_pairs(self, graph: Graph, pairs: NDArray[np.uint64]) -> dict[EdgeType, NDArray[np.int64]]:
+        """Return the ids of the edges that join pairs, in any edge type and direction.
 
         Args:
-            graph: the graph; edge types without such edges stay as they are.
-            pairs: uint64, :meth:`pair_keys` of the pairs.
+            graph: the graph; edge types without such edges are not among the result.
+            pairs: uint64, ascending :meth:`pair_keys` of the pairs.
         """
-        return self._without(graph, pairs, {})
-
-    def _without(
-        self, graph: Graph, pairs: NDArray[np.uint64], edges: dict[EdgeType, NDArray[np.int64]]
-    ) -> Graph:
-        removed = dict(edges)
-        joining = edges_joining(
-            graph, self.node_type, self.target_type, lambda *ends: np.isin(self.pair_keys(*ends), pairs)
-        )
-        for edge_type, ids in joining.items():
-            removed[edge_type] = np.union1d(removed[edge_type], ids) if edge_type in removed else ids
-        return graph.without_edges(removed) if removed else graph
+        return edges_joining(graph, self.node_type, self.target_type, self.pair_keys, pairs)

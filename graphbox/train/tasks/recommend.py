@@ -10,10 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.graph import Graph
+from graphbox.graph.edge_blocks import edge_blocks
 from graphbox.graph.schema import EdgeType
+from graphbox.graph.snapshot import as_live
 from graphbox.train.tasks.split import Fold, Split
 
-__all__ = ["RecommendSplit", "edges_joining", "pair_keys"]
+__all__ = ["RecommendSplit", "distinct_keys", "edges_joining", "ends_of_keys", "pair_keys"]
+
+_BLOCK_EDGES = 1 << 20
+"""Edges that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,48 +109,80 @@ class RecommendSplit(Split):
         """Return the edge types that are held out as a whole."""
         return {(self.node_type, relation, self.target_type) for relation in self.held_out_relations}
 
-    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:
-        """Return the graph without the edges between the nodes of hidden pairs of groups."""
-        return self.without_pairs(graph, self.hidden_pairs(fold))
+    def hidden_edges(self, graph: Graph, fold: Fold) -> dict[EdgeType, NDArray[np.int64]]:
+        """Return the ids of the edges between the nodes of hidden pairs of groups."""
+        return self.edges_of_pairs(graph, self.hidden_pairs(fold))
 
-    def without_pairs(self, graph: Graph, pairs: NDArray[np.uint64]) -> Graph:
-        """Return the graph without the edges between the nodes of pairs of groups, in any edge type.
+    def edges_of_pairs(self, graph: Graph, pairs: NDArray[np.uint64]) -> dict[EdgeType, NDArray[np.int64]]:
+        """Return the ids of the edges between the nodes of pairs of groups, in any edge type.
 
         Args:
-            graph: the graph; edge types without such edges stay as they are.
-            pairs: uint64, :meth:`pair_keys` of the pairs.
+            graph: the graph; edge types without such edges are not among the result.
+            pairs: uint64, ascending :meth:`pair_keys` of the pairs.
         """
-        removed = edges_joining(
-            graph, self.node_type, self.target_type, lambda *ends: np.isin(self.pair_keys(*ends), pairs)
-        )
-        return graph.without_edges(removed) if removed else graph
+        return edges_joining(graph, self.node_type, self.target_type, self.pair_keys, pairs)
 
 
 def edges_joining(
     graph: Graph,
     node_type: str,
     target_type: str,
-    chosen: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]],
+    key_of: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.uint64]],
+    pairs: NDArray[np.uint64],
 ) -> dict[EdgeType, NDArray[np.int64]]:
-    """Return the ids of the edges of any relation and direction that join chosen pairs, by edge type.
+    """Return the ids of the edges of any relation and direction that join some pairs, by type: ascending.
+
+    Edges are read in blocks, so that memory holds the ids alone.
 
     Args:
         graph: the graph; its reverse edge types follow the others.
         node_type: type of the one end.
         target_type: type of the other.
-        chosen: tells of nodes at the one end and at the other, int64 [n] each, which pairs: bool [n].
+        key_of: returns the keys of the pairs of nodes at the one end and at the other, int64 [n] each.
+        pairs: uint64, ascending keys.
     """
     found: dict[EdgeType, NDArray[np.int64]] = {}
     for edge_type in graph.edge_types:
         ends = (edge_type[0], edge_type[2])
         if graph.is_reverse(edge_type) or ends not in {(node_type, target_type), (target_type, node_type)}:
             continue
-        csc = graph.csc(edge_type)
-        source, target = csc.coo()
-        positions = np.flatnonzero(chosen(source, target) if ends[0] == node_type else chosen(target, source))
-        if len(positions):
-            found[edge_type] = csc.ids_at(positions)
+        joining = []
+        for block in edge_blocks(as_live(graph.own_edges(edge_type)), _BLOCK_EDGES):
+            both = (block.source, block.target) if ends[0] == node_type else (block.target, block.source)
+            ids = block.edge_ids[_among(key_of(*both), pairs)]
+            if len(ids):
+                joining.append(ids)
+        if joining:
+            found[edge_type] = np.concatenate(joining)
     return found
+
+
+def _among(keys: NDArray[np.uint64], pairs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which keys are among ascending ones."""
+    if not len(pairs):
+        return np.zeros(len(keys), bool)
+    place = np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)
+    found: NDArray[np.bool_] = pairs[place] == keys
+    return found
+
+
+def distinct_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return keys once each, ascending.
+
+    By a sort: :func:`numpy.unique` may use a hash table instead, which takes several times as long and as
+    much memory where most keys are distinct.
+    """
+    ascending = np.sort(keys)
+    is_first = np.ones(len(keys), bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return ascending[is_first]
+
+
+def ends_of_keys(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the two numbers of each key of an ordered pair: int64 [n, 2]."""
+    ends = np.empty((len(keys), 2), np.int64)
+    ends[:, 0], ends[:, 1] = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
+    return ends
 
 
 def pair_keys(

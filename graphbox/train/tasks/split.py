@@ -7,6 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
 
@@ -41,6 +44,9 @@ class Split(ABC):
         """Return the edge types that must not be seen; nor must their reverse ones."""
         return ()
 
-    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:  # noqa: ARG002 - for those that hide edges
-        """Return the graph without the edges that must not be seen while ``fold`` is predicted."""
-        return graph
+    def hidden_edges(self, graph: Graph, fold: Fold) -> dict[EdgeType, NDArray[np.int64]]:  # noqa: ARG002
+        """Return the ids of the edges that must not be seen while ``fold`` is predicted: int64, ascending.
+
+        Reverse edge types follow the types whose edges they hold backwards.
+        """
+        return {}

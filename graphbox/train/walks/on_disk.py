@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from graphbox.errors import UnsupportedError
 from graphbox.graph.schema import EdgeType, Int64Array
 from graphbox.graph.tier import TierOptions, open_lists
 from graphbox.graph.tiered_edges import TieredEdges
-from graphbox.graph.written_lists import Entries, WrittenLists, block_edges, write_lists
+from graphbox.graph.written_lists import WEIGHT, Entries, WrittenLists, block_edges, write_lists
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.native import thread_count
 from graphbox.sample.adjacency import Direction, directed_steps
@@ -68,9 +66,7 @@ class ListFolder:
         self.pass_bytes = memory.pass_bytes
         self._options = TierOptions(threads=threads)
         self._threads = threads
-        if memory.folder is not None:
-            memory.folder.mkdir(parents=True, exist_ok=True)
-        self._path = Path(tempfile.mkdtemp(prefix="walks-", dir=memory.folder))
+        self._path = memory.new_folder("walks")
         self._number = 0
         self._removal = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
 
@@ -94,7 +90,7 @@ class ListFolder:
             self._path / str(self._number),
             lambda: entries(block_edges(self.pass_bytes)),
             num_rows,
-            weighted=weighted,
+            {WEIGHT: np.float32} if weighted else {},
             merge=merge,
             memory_bytes=self.pass_bytes,
         )
@@ -180,9 +176,9 @@ def one_type_on_disk(
                 source, target = keys.of(edge_type[0], block.source), keys.of(edge_type[2], block.target)
                 apart = source != target  # no walk learns from a node beside itself
                 source, target = source[apart], target[apart]
-                weight = block.weight[apart] if weighted and block.weight is not None else None
-                yield Entries(source, target, weight)
-                yield Entries(target, source, weight)
+                columns = {WEIGHT: block.weight[apart]} if weighted and block.weight is not None else {}
+                yield Entries(source, target, columns)
+                yield Entries(target, source, columns)
 
     lists = folder.write(entries, keys.total, weighted=weighted, merge=True)
     if not lists.lengths.any():
@@ -248,7 +244,8 @@ def _write_direction(
             rows, neighbors = block.source, block.target
             if direction == "in":
                 rows, neighbors = neighbors, rows
-            yield Entries(rows, neighbors, block.weight if weighted else None)
+            weight = block.weight if weighted else None
+            yield Entries(rows, neighbors, {} if weight is None else {WEIGHT: weight})
 
     rows = view.num_nodes(edge_type[0 if direction == "out" else 2])
     return folder.write(entries, rows, weighted=weighted, merge=False)
