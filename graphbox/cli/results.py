@@ -91,12 +91,34 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
             console.print(part)
             console.print()
     for name, outcome in training.items():
+        _print_start(name, outcome.get("started_from"), console)
         devices = list(outcome.get("devices", ()))
         if any(device != "cpu" for device in devices):
             places = [f"{what}: {where}" for what, where in outcome.get("places", {}).items()]
             console.print(
                 f"{name} was trained on {', then '.join(devices)}; {'; '.join(places)}", markup=False
             )
+
+
+def _print_start(name: str, start: Mapping[str, Any] | None, console: Console) -> None:
+    """Print what a training took over from an earlier run."""
+    if start is None:
+        return
+    console.print(
+        f"{name} started from `{start['model']}` of run {start['run']}", markup=False, soft_wrap=True
+    )
+    for node_type, nodes in start["nodes"].items():
+        console.print(
+            f"  rows taken over: {nodes['taken_over']:,} of {nodes['nodes']:,} nodes of {node_type}; "
+            f"{nodes['new']:,} new",
+            markup=False,
+            soft_wrap=True,
+        )
+    for table_name, rows in start["rows"].items():
+        console.print(f"  rows taken over: {rows:,} of the table {table_name}", markup=False, soft_wrap=True)
+    if start["weights"]:
+        console.print(f"  weights taken over: {start['weights']:,}", markup=False, soft_wrap=True)
+    console.print()
 
 
 def _print_export(exports: Mapping[str, Any], console: Console) -> None:

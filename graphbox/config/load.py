@@ -26,6 +26,7 @@ from graphbox.config.kinds import model_kinds
 from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
 from graphbox.config.schema import RunConfig
+from graphbox.config.section import is_start_folder
 from graphbox.config.source import KeyPath, Source, parse_value, read_source, source_of
 from graphbox.config.stream import OPERATIONAL_STREAM_KEYS, StreamConfig
 from graphbox.errors import ConfigError, DataError, did_you_mean
@@ -238,13 +239,20 @@ def _config_error(source: Source, problems: Sequence[Problem]) -> ConfigError:
 
 
 def _with_absolute_folders(config: RunConfig, base: Path) -> RunConfig:
-    """Return the config with `graph.root` and the folders of the stream as absolute paths."""
+    """Return the config with `graph.root` and the folders of stream and models as absolute paths."""
     folders = {
         name: str((base / path).resolve())
         for name, path in (("folder", config.stream.folder), ("output", config.stream.output))
         if path is not None and not GraphConfig.is_url(path)
     }
     config = config.model_copy(update={"stream": config.stream.model_copy(update=folders)})
+    models = {
+        name: model.model_copy(update={"start_from": str((base / model.start_from).resolve())})
+        if model.start_from is not None and is_start_folder(model.start_from)
+        else model
+        for name, model in config.models.items()
+    }
+    config = config.model_copy(update={"models": models})
     return config.model_copy(update={"graph": _with_absolute_root(config.graph, base)})
 
 

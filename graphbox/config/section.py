@@ -16,13 +16,36 @@ __all__ = [
     "PositiveFloat",
     "PositiveInt",
     "Section",
+    "StartFrom",
     "TypeName",
+    "is_start_folder",
 ]
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 """What graphs, tasks, models and runs may be called: they become names of folders."""
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+
+_START = re.compile(rf"(?:{NAME_PATTERN[1:-1]})(?:/{NAME_PATTERN[1:-1]})?|(?:/|\./|\.\./).+")
+
+
+def _check_start(text: str) -> str:
+    if _START.fullmatch(text):
+        return text
+    raise PydanticCustomError(
+        "start_from",
+        "expected RUN, RUN/MODEL, or a folder that begins with `/`, `./` or `../`",
+    )
+
+
+StartFrom = Annotated[str, AfterValidator(_check_start)]
+"""An earlier run, see :attr:`graphbox.config.ModelSection.start_from`."""
+
+
+def is_start_folder(text: str) -> bool:
+    """Return whether `start_from` names a folder, not a run."""
+    return text.startswith(("/", "./", "../"))
+
 
 _TYPE_NAME = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
 

@@ -16,6 +16,7 @@ from graphbox.errors import ConfigError, GraphboxError, NotFoundError, UsageErro
 from graphbox.memory import PeakMemory
 from graphbox.native import default_threads
 from graphbox.pipeline.changes import changed_stages, check_overrides
+from graphbox.pipeline.earlier_models import earlier_models
 from graphbox.pipeline.failure import stage_failure
 from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
@@ -265,6 +266,8 @@ def _run_stages(
     with _log_file(writer.path / "log.txt"):
         _check_device(config)
         _check_processes(config)
+        if any(stage.name == "train" and writer.outputs(stage.name) is None for stage in stages):
+            earlier_models(config, workspace, writer.id)  # refused before hours of import
         for position, stage in enumerate(stages, start=1):
             if writer.outputs(stage.name) is None:
                 progress.begin(stage.name, position, len(stages))

@@ -11,6 +11,7 @@ from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, lo
 from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.tasks import (
     ClassifySplit,
     ClickSplit,
@@ -62,6 +63,7 @@ __all__ = [
     "ModuleInputs",
     "Outcome",
     "RecommendSplit",
+    "RowKeys",
     "SageEncoder",
     "Selection",
     "TrainProgress",

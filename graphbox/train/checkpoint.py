@@ -4,14 +4,13 @@ A checkpoint is a folder: ``state.json`` (position, figures, digests of the othe
 ``dense.safetensors`` (parameters and optimizer state) and a folder for each embedding table. It is written
 beside and moved into place, and moved out of it before it is removed, so a killed process leaves whole
 checkpoints alone. The last two are kept, and the one after which the model was best, where that is looked
-for.
+for. ``nodes`` beside them has the original ids of the nodes whose rows they hold.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +22,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
 from graphbox.table.manifest import read_manifest
+from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.storage import replace_file, save_tensors, sync_folder
+from graphbox.train.storage import save_tensors
 
-__all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
+__all__ = ["NODES", "Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
+
+NODES = "nodes"
+"""Folder of the ids of nodes beside the checkpoints of a model."""
 
 _FORMAT = "graphbox-checkpoint"
 _FORMAT_VERSION = 2
@@ -47,12 +51,14 @@ class Checkpoint:
         state: plain values, as JSON keeps them.
         dense: tensors by name.
         tables: embedding tables by name.
+        model: of a loaded checkpoint, what :meth:`ModelDescription.save` returned; None: it has none.
     """
 
     step: int
     state: Mapping[str, Any]
     dense: Mapping[str, Tensor]
     tables: Mapping[str, EmbeddingTable]
+    model: Mapping[str, Any] | None = None
 
 
 class CheckpointStore:
@@ -60,14 +66,24 @@ class CheckpointStore:
 
     Args:
         folder: where they are; made when the first is written.
-        settings: digest of everything that must be the same when the training goes on.
+        settings: digest of everything that must be the same when the training goes on; None: checkpoints of
+            any settings are loaded, and none is saved.
         processes: which train together: all call the same, each has its rows, rank 0 writes the rest.
+        description: what checkpoints record for later trainings that start from them; None: nothing.
     """
 
-    def __init__(self, folder: Path, settings: str, processes: TrainingProcesses = ALONE) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: str | None,
+        processes: TrainingProcesses = ALONE,
+        description: ModelDescription | None = None,
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self._processes = processes
+        self._description = description
+        self._model: dict[str, Any] | None = None
 
     def save(self, checkpoint: Checkpoint, *, also_keep: int | None = None) -> Path:
         """Write a checkpoint, then remove all but the last two; return its folder.
@@ -95,6 +111,8 @@ class CheckpointStore:
         save_tensors(checkpoint.dense, beside / _DENSE)
         files = {_DENSE: _digest(beside / _DENSE)}
         tables = {name: read_manifest(beside / _table_folder(name)).digest for name in checkpoint.tables}
+        if self._model is None and self._description is not None:
+            self._model = self._description.save(self._folder / NODES)
         header = {
             "format": _FORMAT,
             "version": _FORMAT_VERSION,
@@ -103,14 +121,15 @@ class CheckpointStore:
             "tables": tables,
             "step": checkpoint.step,
             "state": dict(checkpoint.state),
+            "model": self._model,
         }
         (beside / _STATE).write_text(json.dumps({**header, "digest": _header_digest(header)}, indent=1))
         for name in (*files, _STATE):
-            _sync(beside / name)
-        sync_folder(beside)
+            flush_to_disk(beside / name)
+        flush_to_disk(beside)
         if place.exists():  # the same position, reached again; until the next step the one before it counts
             place.rename(self._folder / f".{place.name}.replaced.partial")
-        replace_file(beside, place)
+        replace_durably(beside, place)
         for old in self._places()[:-_KEPT]:
             if int(old.name) != also_keep:
                 old.rename(self._folder / f".{old.name}.old.partial")
@@ -144,7 +163,7 @@ class CheckpointStore:
         before = f"that of step {int(places[-2].name)}" if len(places) > 1 else "the beginning"
         hint = f"delete the folder {place} to go on from {before}"
         header = _read_state(place / _STATE, hint)
-        if header.get("settings") != self._settings:
+        if self._settings is not None and header.get("settings") != self._settings:
             raise ConflictError(
                 "expected a checkpoint of the same task, model and seed, received one made with others",
                 where=str(place),
@@ -180,7 +199,27 @@ class CheckpointStore:
             )
             for name, digest in header["tables"].items()
         }
-        return Checkpoint(int(header["step"]), header["state"], dense, tables)
+        return Checkpoint(int(header["step"]), header["state"], dense, tables, header.get("model"))
+
+    def load_final(
+        self, threads: int | None = None, *, instead_of: Mapping[str, EmbeddingTable] | None = None
+    ) -> Checkpoint | None:
+        """Return the state that a finished training ended in, with all rows; None: there is none.
+
+        Args:
+            threads: see :meth:`load`.
+            instead_of: see :meth:`load`.
+
+        Raises:
+            FormatError: it is damaged.
+        """
+        places = self._places()
+        if not places:
+            return None
+        state = _read_state(places[-1] / _STATE, f"delete the folder {places[-1]}")["state"]
+        if not state.get("finished"):
+            return None
+        return self.load(threads, step=state.get("best_step"), instead_of=instead_of, whole=True)
 
     def last_step(self) -> int | None:
         """Return the step of the last checkpoint; None when there is none."""
@@ -193,6 +232,7 @@ class CheckpointStore:
             for place in self._places():
                 place.rename(self._folder / f".{place.name}.old.partial")
             self._remove_partial()
+            shutil.rmtree(self._folder / NODES, ignore_errors=True)
         self._processes.barrier("checkpoints are removed")
 
     def keep_last(self) -> None:
@@ -287,11 +327,3 @@ def _header_digest(header: Mapping[str, Any]) -> str:
 def _digest(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

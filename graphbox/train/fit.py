@@ -7,25 +7,28 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
+from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.launch import TrainingOptions, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
+from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus, check_processes
 from graphbox.train.registry import Assignment, make_trainer
-from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, load_trained, save_trained
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
+from graphbox.train.warm_start import start_from as start_from_earlier
 
 __all__ = ["fit", "load_outcome", "torch_threads"]
 
@@ -49,6 +52,7 @@ def fit(
     memory: MemoryConfig | None = None,
     device: torch.device = CPU,
     processes: int = 1,
+    start_from: Path | None = None,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -80,6 +84,9 @@ def fit(
         processes: how many train together, each on its part of every batch: on GPUs one on each, from 0 on.
             The same seed gives the same model for the same number of them, and the same up to rounding for
             any, but for what is left out by ``dropout``. A training may go on with another number.
+        start_from: checkpoints of an earlier model of the same kind (``<run>/checkpoints/<model>``), whose
+            rows and weights the training starts from, see :func:`graphbox.train.warm_start.start_from`; a
+            resumed training has them already. None: it starts anew.
 
     Raises:
         UsageError: the model and the task or the graph do not fit together, or several processes cannot train
@@ -94,7 +101,15 @@ def fit(
         ConflictError: the checkpoint was made with other settings.
     """
     options = TrainingOptions(
-        name, run_folder, seed, threads, resume, checkpoint_interval_s, memory or MemoryConfig(), device
+        name,
+        run_folder,
+        seed,
+        threads,
+        resume,
+        checkpoint_interval_s,
+        memory or MemoryConfig(),
+        device,
+        start_from,
     )
     if processes == 1:
         trained = fit_in_process(
@@ -141,6 +156,7 @@ def fit_in_process(
     with torch_threads(threads), computing_on(options.device, name, config):
         with at_once():
             trainer = make_trainer(config, assignment)
+        description = ModelDescription.of_trainer(trainer, config, task, options.seed, view)
         try:
             with summing_in_order(options.device, wanted=trainer.sums_in_order):
                 outcome = train(
@@ -157,6 +173,18 @@ def fit_in_process(
                     threads=threads,
                     checkpoint_interval_s=options.checkpoint_interval_s,
                     processes=processes,
+                    description=description,
+                    start=None
+                    if options.start_from is None
+                    else partial(
+                        start_from_earlier,
+                        options.start_from,
+                        trainer,
+                        description,
+                        model=name,
+                        memory=place,
+                        threads=threads,
+                    ),
                 )
                 if not processes.is_first:
                     return None
@@ -167,6 +195,7 @@ def fit_in_process(
         finally:
             trainer.close()
             place.release()
+            place.remove_folders()
     are_on_disk = [table.path is not None for table in trainer.tables().values()]
     for table in trainer.tables().values():
         discard_table(table)

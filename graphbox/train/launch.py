@@ -56,6 +56,7 @@ class TrainingOptions:
     checkpoint_interval_s: float
     memory: MemoryConfig
     device: torch.device
+    start_from: Path | None = None
 
 
 def job_of(
@@ -95,6 +96,7 @@ def job_of(
         "checkpoint_interval_s": options.checkpoint_interval_s,
         "memory": options.memory.model_dump(mode="json"),
         "device": options.device.type,
+        "start_from": None if options.start_from is None else str(options.start_from.absolute()),
         "timeout_seconds": DEFAULT_TIMEOUT_SECONDS,
     }
 

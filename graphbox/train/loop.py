@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.failed_batch import save_failed_batch
 from graphbox.train.memory import discard_table
 from graphbox.train.metrics_log import MetricsLog
+from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trainer import Trainer
+from graphbox.train.warm_start import WarmStart
 from graphbox.words import counted
 from graphbox.workspace import Heartbeat
 
@@ -72,6 +74,8 @@ class Outcome:
         stage_seconds: where the time went, by stage, see :class:`graphbox.train.stage_clock.StageClock`.
         devices: where the model computed; of a training that was gone on with elsewhere, each in its turn.
         places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
+        started_from: what it took over from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
+            has it; None: it started anew.
     """
 
     epochs: int
@@ -80,6 +84,7 @@ class Outcome:
     stage_seconds: Mapping[str, float]
     devices: Sequence[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
+    started_from: Mapping[str, Any] | None = None
 
 
 ProgressCallback = Callable[[TrainProgress], None]
@@ -107,6 +112,7 @@ class _Position:
     finished: bool = False
     stage_seconds: dict[str, float] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
+    started_from: dict[str, Any] | None = None
 
     def restart_point(self) -> None:
         self.loss_sum, self.samples, self.point_s = 0.0, 0, 0.0
@@ -127,6 +133,8 @@ def train(
     threads: int | None = None,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
     processes: TrainingProcesses = ALONE,
+    description: ModelDescription | None = None,
+    start: Callable[[], WarmStart] | None = None,
 ) -> Outcome:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
@@ -153,6 +161,8 @@ def train(
         checkpoint_interval_s: seconds between checkpoints; more where writing one takes more than 5 % of
             them, up to 10 minutes. 0: one follows each batch.
         processes: which train together.
+        description: what checkpoints record for later trainings that start from them; None: nothing.
+        start: gives the trainer what it starts from, unless it is resumed; None: it starts anew.
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
@@ -160,7 +170,7 @@ def train(
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
-    store = CheckpointStore(run_folder / "checkpoints" / model, settings, processes)
+    store = CheckpointStore(run_folder / "checkpoints" / model, settings, processes, description)
     if not processes.is_first:
         run_folder = run_folder / "processes" / str(processes.rank)
     with Heartbeat(run_folder) as heartbeat:
@@ -181,8 +191,8 @@ def train(
         )
         checkpoint = store.load(threads, instead_of=trainer.tables()) if resume else None
         if checkpoint is None:
+            loop.begin(start)
             store.remove()
-            loop.begin()
         else:
             loop.restore(checkpoint)
         outcome = loop.run()
@@ -232,9 +242,12 @@ class _Loop:
         self._saved_at = time.monotonic()
         self._save_s = 0.0
 
-    def begin(self) -> None:
+    def begin(self, start: Callable[[], WarmStart] | None) -> None:
         self._log.rewind(0)
         self._clock.restart()
+        if start is not None:
+            with self._clock.stage("fetch"), self._at_once(), self._processes.failing():
+                self._at.started_from = asdict(start())
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self._take_up(checkpoint)
@@ -254,7 +267,9 @@ class _Loop:
         self._beat("finished")
         at = self._at
         places = dict(self._trainer.places())
-        return Outcome(at.epoch, at.step, at.best_epoch, at.stage_seconds, at.devices, places)
+        return Outcome(
+            at.epoch, at.step, at.best_epoch, at.stage_seconds, at.devices, places, at.started_from
+        )
 
     # Epochs and batches
 

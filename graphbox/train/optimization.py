@@ -17,7 +17,13 @@ from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import LossOnItsWay
 
-__all__ = ["Optimization", "OptimizerSettings", "RunningAverage", "learning_rate_share"]
+__all__ = [
+    "Optimization",
+    "OptimizerSettings",
+    "RunningAverage",
+    "averaged_values",
+    "learning_rate_share",
+]
 
 _OPTIMIZER, _AVERAGE, _COUNT = "optimizer.", "average.", "count"
 
@@ -64,6 +70,19 @@ def learning_rate_share(schedule: LearningRateSchedule, done: float) -> float:
     fallen = (done - schedule.warmup) / (1.0 - schedule.warmup)
     lost = fallen if schedule.schedule == "linear" else 0.5 * (1.0 - math.cos(math.pi * fallen))
     return 1.0 - lost * (1.0 - schedule.final_learning_rate)
+
+
+def averaged_values(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the moving averages of parameters by name; none where none are kept.
+
+    Args:
+        state: what :meth:`Optimization.tensors` returned; other names are ignored.
+    """
+    averages = {
+        name.removeprefix(_AVERAGE): value for name, value in state.items() if name.startswith(_AVERAGE)
+    }
+    averages.pop(_COUNT, None)
+    return averages
 
 
 class RunningAverage:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableModule
+from graphbox.train.matched_weights import matched_weights
 from graphbox.train.memory import table_below
-from graphbox.train.optimization import Optimization, OptimizerSettings
+from graphbox.train.optimization import Optimization, OptimizerSettings, averaged_values
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
@@ -210,6 +211,29 @@ class TorchTrainer(Trainer, Generic[Batch]):
         self.set_tables(self._memory.near(tables))
         self._optimization.restore(dense, list(self.table_modules().values()))
         self.restore_extra_state(dense)
+
+    def starting_state(
+        self, earlier: Mapping[str, Tensor], categories: Mapping[str, Sequence[str]]
+    ) -> dict[str, Tensor]:
+        """Return the state before training with the weights of an earlier model, without its optimizer state.
+
+        Raises:
+            UsageError: the weights have other names or shapes.
+        """
+        weights = matched_weights(
+            self._values(), self.final_weights(earlier), self.weight_categories(), categories
+        )
+        return {**self.dense(), **{_MODEL + name: value for name, value in weights.items()}}
+
+    def final_weights(self, earlier: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the weights that an earlier training ended with, by name: averages where it kept them.
+
+        Args:
+            earlier: what :meth:`dense` returned then.
+        """
+        averages = averaged_values(earlier)
+        named = ((name.removeprefix(_MODEL), value) for name, value in earlier.items())
+        return {name: averages.get(name, value) for name, value in named if _MODEL + name in earlier}
 
     def _values(self) -> dict[str, Tensor]:
         """Return parameters and persistent buffers by name, without those of table modules."""

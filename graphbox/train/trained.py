@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from graphbox.artifact.arrays import write_array
+from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.ids import make_ids
@@ -27,7 +28,7 @@ from graphbox.train.completion.triple_rows import TripleRows
 from graphbox.train.network.trained_network import TrainedNetwork, load_network, save_network
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
-from graphbox.train.storage import save_tensors, write_atomically
+from graphbox.train.storage import save_tensors
 
 __all__ = ["TrainedModel", "load_nodes", "load_trained", "nodes_without", "save_trained"]
 

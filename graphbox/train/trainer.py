@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.table import EmbeddingTable
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
+__all__ = ["EmbeddingTrainer", "PretrainableTrainer", "Selection", "Trainer"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,57 @@ class Trainer(ABC):
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
 
+    # ------------------------------------------------------- starting from an earlier run
+
+    def row_keys(self) -> Mapping[str, RowKeys] | None:
+        """Return what the keys of each table stand for; None: models cannot start from an earlier run."""
+        return None
+
+    def inputs(self) -> Mapping[str, Sequence[str]]:
+        """Return names of what the weights read, in their order, by what they are, such as features.
+
+        A model starts from an earlier one only if these are the same.
+        """
+        return {}
+
+    def weight_categories(self) -> Mapping[str, Sequence[str]]:
+        """Return the names that the rows of weights belong to, by name of the weight, such as categories."""
+        return {}
+
+    def starting_state(
+        self,
+        earlier: Mapping[str, Tensor],  # noqa: ARG002 - for those with weights
+        categories: Mapping[str, Sequence[str]],  # noqa: ARG002
+    ) -> dict[str, Tensor]:
+        """Return :meth:`dense` with the weights of an earlier model of the kind; default: without any.
+
+        Args:
+            earlier: what :meth:`dense` returned at the end of its training.
+            categories: what its :meth:`weight_categories` returned.
+
+        Raises:
+            UsageError: the weights have other names or shapes; the message names what differs.
+        """
+        return self.dense()
+
+    def starting_rows(
+        self,
+        name: str,  # noqa: ARG002 - for those that keep more than tables
+        table: EmbeddingTable,  # noqa: ARG002
+        earlier: Mapping[str, Tensor],  # noqa: ARG002
+    ) -> NDArray[np.float32] | None:
+        """Return the values that rows of an earlier table ended with, if they are not those in the table.
+
+        Args:
+            name: of the table.
+            table: the earlier table.
+            earlier: see :meth:`starting_state`.
+
+        Returns:
+            float32 [keys, dim] by key; None: the rows are as they are in the table.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027 - for those with threads
         """End the threads that make batches ahead, and let the tables go: nothing is trained any more."""
 
@@ -139,9 +191,9 @@ class EmbeddingTrainer(Trainer):
         """Return the embeddings as they are now: float32 [nodes, dim] by node type."""
 
 
-class StartingTrainer(Trainer):
-    """A trainer whose rows can start from embeddings that another found."""
+class PretrainableTrainer(Trainer):
+    """A trainer whose rows can start from embeddings that another trainer of the same run learns first."""
 
     @abstractmethod
-    def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
+    def use_pretrained(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
         """Let rows start from embeddings: float32 [nodes, dim] by node type."""

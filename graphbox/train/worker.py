@@ -110,6 +110,7 @@ def _train(job: Mapping[str, Any], report: _Report, stopping: threading.Event) -
             job["checkpoint_interval_s"],
             MemoryConfig.model_validate(job["memory"]),
             device,
+            None if job["start_from"] is None else Path(job["start_from"]),
         )
         fit_in_process(
             graph,

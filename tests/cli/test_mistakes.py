@@ -421,7 +421,7 @@ def lost_artifact(folder: Path) -> Arguments:
 def truncated_checkpoint(folder: Path) -> Arguments:
     workspace = Workspace(folder / "workspace")
     workspace.update_stage("papers-1", "train", {}, state="interrupted")
-    last = max((workspace.run("last").path / "checkpoints" / "walk").iterdir())
+    last = max((workspace.run("last").path / "checkpoints" / "walk").glob("[0-9]*"))
     path = max(sorted(last.glob("**/*.segment")), key=lambda file: file.stat().st_size)
     path.write_bytes(path.read_bytes()[:-10])
     return ["runs", "resume", "last"]

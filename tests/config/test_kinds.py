@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 
@@ -32,12 +32,7 @@ class Settings(ModelSection):
     '''Rate.'''
 
 
-class Kind(ModelKind[Settings]):
-    def trainer(self):
-        raise NotImplementedError
-
-
-kind = Kind(Settings)
+kind = ModelKind(Settings, "pkg_NAME.training:Trainer")
 """
 
 CHECK = """
@@ -76,7 +71,7 @@ def test_every_kind_has_the_name_of_its_section() -> None:
     assert "gnn" in kinds
     for name, kind in kinds.items():
         assert kind.name == name
-        assert kind.section.model_fields["kind"].annotation == Literal[name]
+        assert get_args(kind.section.model_fields["kind"].annotation) == (name,)
         assert model_kind(name) is kind
 
 
@@ -94,10 +89,20 @@ def test_a_kind_that_is_not_there() -> None:
     assert caught.value.hint == "did you mean `deepwalk`?"
 
 
+def test_a_kind_without_warm_starts_refuses_start_from(tmp_path: Path) -> None:
+    install_kind(tmp_path, "mine", KIND)
+    said = check(tmp_path, kind="mine", start_from="shop")
+    assert "expected a kind of model that can start from an earlier run, received `mine`" in said
+    assert "models.m.start_from" in said
+
+
 def test_a_kind_of_another_package(tmp_path: Path) -> None:
     install_kind(tmp_path, "mine", KIND)
-    assert check(tmp_path, kind="mine", rate=0.25) == "Settings(task=None, kind='mine', rate=0.25)"
-    assert "known keys: task, kind, rate" in check(tmp_path, kind="mine", speed=3)
+    assert (
+        check(tmp_path, kind="mine", rate=0.25)
+        == "Settings(task=None, kind='mine', start_from=None, rate=0.25)"
+    )
+    assert "known keys: task, kind, start_from, rate" in check(tmp_path, kind="mine", speed=3)
     assert "expected a number, received the text 'fast'" in check(tmp_path, kind="mine", rate="fast")
     assert "did you mean `mine`?" in check(tmp_path, kind="mines")
 
@@ -106,7 +111,7 @@ def test_each_mistake_names_the_package_and_the_line(tmp_path: Path) -> None:
     install_kind(tmp_path, "absent", entry="no_such_module:kind")
     install_kind(tmp_path, "nameless", "", package="pkg_nameless")
     install_kind(tmp_path, "number", "kind = 7\n")
-    install_kind(tmp_path, "klass", KIND, entry="pkg_klass:Kind")
+    install_kind(tmp_path, "klass", KIND, entry="pkg_klass:Settings")
     install_kind(tmp_path, "other", KIND.replace("NAME", "another"))
     install_kind(tmp_path, "raises", "import json\n\njson.loads('{')\n")
     install_kind(tmp_path, "broken", "kind = (\n")
@@ -119,7 +124,7 @@ def test_each_mistake_names_the_package_and_the_line(tmp_path: Path) -> None:
             "entry_points.txt of pkg_number:2",
             "received an object of type int from `pkg_number:kind`",
         ),
-        ("klass", "entry_points.txt of pkg_klass:2", "received the class Kind from `pkg_klass:Kind`"),
+        ("klass", "entry_points.txt of pkg_klass:2", "received the class Settings from `pkg_klass:Settings`"),
         ("other", "entry_points.txt of pkg_other:2", "received one named `another` from `pkg_other:kind`"),
         ("raises", f"{tmp_path}/pkg_raises.py:3", "received JSONDecodeError: Expecting"),
         ("broken", f"{tmp_path}/pkg_broken.py:1", "received SyntaxError: '(' was never closed"),
@@ -131,7 +136,7 @@ def test_each_mistake_names_the_package_and_the_line(tmp_path: Path) -> None:
         assert "= help: " in found
     assert check(tmp_path, kind="mine").startswith("Settings("), "others keep working"
     assert check(tmp_path, kind="deepwalk").startswith("DeepWalkConfig(")
-    assert "one of gnn, custom" in check(tmp_path, kind="nothing")
+    assert "one of gnn, module" in check(tmp_path, kind="nothing")
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
@@ -147,12 +152,7 @@ class Several(ModelSection):
     kind: Literal["a", "b"]
 
 
-class Kind(ModelKind[Any]):
-    def trainer(self) -> Any:
-        raise NotImplementedError
-
-
 @pytest.mark.parametrize("section", [Section, ModelSection, Several, 7])
 def test_a_kind_needs_a_section_of_one_name(section: Any) -> None:
     with pytest.raises(TypeError, match="expected a"):
-        Kind(section)
+        ModelKind(section, "package.module:Trainer")

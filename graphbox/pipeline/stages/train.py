@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from graphbox.pipeline.earlier_models import earlier_models
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
@@ -35,6 +36,7 @@ def _run(context: StageContext) -> StageResult:
         if place.why is not None:
             context.progress.note(f"`{name}` is trained on the CPU: {place.why}")
     splits = load_splits(context)
+    earlier = earlier_models(config, context.workspace, context.run_id)
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
     with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
         for name, model in config.models.items():
@@ -56,6 +58,7 @@ def _run(context: StageContext) -> StageResult:
                 memory=placed_memory(config.memory, places[name].plan),
                 device=places[name].device,
                 processes=config.processes,
+                start_from=earlier.get(name),
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     for name, place in places.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from graphbox.train.click.rows import LogRows, ShuffledBatches
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import ClickSplit
@@ -242,9 +243,24 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         self.network.set_tables(tables)
         self._ahead = self._batches_ahead()
 
-    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:  # noqa: ARG002
-        """Return no keys: rows are those of values, which no single node has."""
-        return {}
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of values, which no single node has."""
+        return dict.fromkeys(self.table_modules(), RowKeys.of_values())
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the features that are read, and how."""
+        return {
+            "features": [f"{field.name} ({field.kind})" for field in self._fields.fields],
+            "crosses": [" x ".join(cross) for cross in getattr(self._config, "crosses", ())],
+            "knots": [str(self._config.knots)],
+        }
+
+    def starting_state(
+        self, earlier: Mapping[str, Tensor], categories: Mapping[str, Sequence[str]]
+    ) -> dict[str, Tensor]:
+        """Return the state before training with earlier weights, and the scale of numbers that they read."""
+        scale = {name: value for name, value in earlier.items() if name.startswith(_SCALE)}
+        return super().starting_state(earlier, categories) | scale
 
     def close(self) -> None:
         """End the threads that make batches ahead."""

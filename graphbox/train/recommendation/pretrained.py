@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from graphbox.device import device_in_words
 from graphbox.table import EmbeddingTable
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import EmbeddingTrainer, Selection, StartingTrainer, Trainer
+from graphbox.train.trainer import EmbeddingTrainer, PretrainableTrainer, Selection, Trainer
 from graphbox.train.view import GraphView
 
 __all__ = ["PretrainedTrainer"]
@@ -26,7 +27,7 @@ class PretrainedTrainer(Trainer):
         then: takes them up.
     """
 
-    def __init__(self, first: EmbeddingTrainer, then: StartingTrainer) -> None:
+    def __init__(self, first: EmbeddingTrainer, then: PretrainableTrainer) -> None:
         self._first = first
         self._then = then
         self._started = False
@@ -61,7 +62,7 @@ class PretrainedTrainer(Trainer):
         if not self._started:
             embeddings = self._first.embeddings()
             self._first.close()  # what it has of a GPU's memory is for the second
-            self._then.start_from(embeddings)
+            self._then.use_pretrained(embeddings)
             self._started = True
         return self._then.begin_epoch(epoch - self._first.epochs)
 
@@ -95,6 +96,18 @@ class PretrainedTrainer(Trainer):
         if self._started:
             self._first.close()
         (self._then if self._started else self._first).restore(dense, tables)
+
+    def row_keys(self) -> Mapping[str, RowKeys] | None:
+        """Return the keys of the tables of the second, in whose state a training ends."""
+        return self._then.row_keys()
+
+    def inputs(self) -> Mapping[str, Sequence[str]]:
+        """Return what the weights of the second read."""
+        return self._then.inputs()
+
+    def weight_categories(self) -> Mapping[str, Sequence[str]]:
+        """Return the names that the rows of weights of the second belong to."""
+        return self._then.weight_categories()
 
     def close(self) -> None:
         """End the threads of both."""

@@ -30,6 +30,7 @@ from graphbox.train.losses import bpr, info_nce
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
@@ -236,10 +237,10 @@ class StreamingFactorization(TorchTrainer[_Drawn], StreamingTrainer):
         for name, module in self._rows.items():
             module.set_table(tables[name])
 
-    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:
-        """Return the keys of the rows of nodes by table."""
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of queries and candidates."""
         types = {_QUERIES: self._task.node_type, _TARGETS: self._task.candidate_type}
-        return {name: nodes[types[name]] for name in self._rows if types[name] in nodes}
+        return {name: RowKeys.of_nodes({types[name]: 0}) for name in self._rows}
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the vectors of all queries and candidates, ranked by their inner product."""

@@ -72,13 +72,14 @@ class StreamingTrainer(Trainer):
         """Do what is to be done once after the batches of a chunk; return figures to report."""
         return {}
 
-    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]] | None:  # noqa: ARG002
+    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]] | None:
         """Return the keys of the rows of nodes by table, so that they can be forgotten; None: it cannot tell.
 
         Args:
             nodes: indices by node type, which may be types that the model does not know.
         """
-        return None
+        rows = self.row_keys()
+        return None if rows is None else {name: keys.of_all(nodes) for name, keys in rows.items()}
 
     def served_parameters(self) -> Mapping[str, Tensor]:
         """Return the parameters that serving needs besides the tables, by name."""

@@ -19,6 +19,7 @@ from graphbox.sample import permutation
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.table import EmbeddingTable
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
@@ -186,11 +187,10 @@ class StreamingWalks(StreamingTrainer):
         """Return the tables of centres and contexts."""
         return dict(self._tables)
 
-    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:
-        """Return the keys of the rows of nodes by table."""
-        keys = InterleavedKeys(dict.fromkeys(self._types, 0))
-        known = [keys.of(name, index) for name, index in nodes.items() if name in self._types]
-        return dict.fromkeys(self._tables, np.concatenate([np.zeros(0, np.int64), *known]))
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of nodes, see :class:`InterleavedKeys`."""
+        first = {name: place for place, name in enumerate(self._types)}
+        return dict.fromkeys(self._tables, RowKeys.of_nodes(first, len(self._types)))
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""

@@ -22,6 +22,7 @@ from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import sigmoid
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
@@ -212,6 +213,19 @@ class TemporalTrainer(TorchTrainer[_Drawn], StreamingTrainer):
         """Return the network's parameters, or their moving averages; not what nodes did last."""
         with self._optimization.averaged():
             return {_MODEL + name: value.detach().clone() for name, value in self.network.named_parameters()}
+
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of nodes, whose last bit is the end of an event that they are at."""
+        keys = RowKeys.of_nodes({name: end for end, name in enumerate(dict.fromkeys(self._ends))}, 2)
+        return dict.fromkeys(self.table_modules(), keys)
+
+    def inputs(self) -> dict[str, list[str]]:
+        """Return the relations of the events."""
+        return {"relations": [edge_type_text(each) for each in self._edge_types]}
+
+    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> None:  # noqa: ARG002
+        """Return None: the memory of events names nodes as well, so rows alone cannot be forgotten."""
+        return
 
     def table_modules(self) -> dict[str, TableEmbedding]:
         """Return the lookup of rows, if there is a table."""

@@ -14,6 +14,7 @@ from graphbox.config import LineConfig
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
@@ -92,6 +93,14 @@ class LineTrainer(EmbeddingTrainer):
             f"{name}.{table}": rows
             for name, trainer in self._orders.items()
             for table, rows in trainer.tables().items()
+        }
+
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of the tables of all orders."""
+        return {
+            f"{name}.{table}": keys
+            for name, trainer in self._orders.items()
+            for table, keys in trainer.row_keys().items()
         }
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:

@@ -23,6 +23,7 @@ from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.registry import Assignment
+from graphbox.train.row_keys import RowKeys
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
@@ -216,6 +217,11 @@ class SkipGramTrainer(EmbeddingTrainer):
         """Return the tables of centres and contexts; one, where they are the same."""
         self._store()
         return dict(self._tables)
+
+    def row_keys(self) -> dict[str, RowKeys]:
+        """Return the keys of centres and contexts: nodes of all types that walks visit."""
+        keys = RowKeys.of_nodes({name: self._source.keys.start(name) for name in self._source.types})
+        return dict.fromkeys(self._tables, keys)
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
