@@ -220,6 +220,7 @@ CASES: Mapping[str, Case] = {
         "links",
         {"kind": "sage", "task": "next", "epochs": 1, "holdout_fraction": 0.02, "batch_size": 1024},
     ),
+    "pinsage": Case("links", {"kind": "pinsage", "task": "next", "epochs": 2, "holdout_fraction": 0.02}),
     "gnn": Case("links", {"kind": "gnn", "task": "class", "epochs": 2}),
     "gnn_sampled": Case(
         "links",

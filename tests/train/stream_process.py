@@ -32,7 +32,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "after a base of one table": (EmbeddingTable, "save_base", True),
     "after a version": (TablePublisher, "write", True),
     "after the log": (ChunkLog, "add", True),
-    "before a checkpoint is in place": (checkpoint_module, "replace_file", False),
+    "before a checkpoint is in place": (checkpoint_module, "replace_durably", False),
     "after a checkpoint": (CheckpointStore, "save", True),
     "before a version is told": (TablePublisher, "publish", False),
     "after a version is told": (TablePublisher, "publish", True),

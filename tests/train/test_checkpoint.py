@@ -105,7 +105,7 @@ def test_death_while_one_is_replaced_leaves_the_one_before(
     checkpoints = store(tmp_path)
     checkpoints.save(make(1))
     checkpoints.save(make(2))
-    monkeypatch.setattr("graphbox.train.checkpoint.replace_file", die)
+    monkeypatch.setattr("graphbox.train.checkpoint.replace_durably", die)
     with pytest.raises(Death):
         checkpoints.save(make(2))
     loaded = checkpoints.load()

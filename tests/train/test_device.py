@@ -96,6 +96,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "features": ["topic", "size", "kept"],
         },
     ),
+    "pinsage": (
+        "items",
+        {"kind": "pinsage", **_DIM, "batch_size": 32, "negatives": 16, "hard_negative_ranks": [3, 30]},
+    ),
     "temporal": (
         "letters",
         {"kind": "temporal", "dim": 8, "epochs": 1, "recent": 4, "row_dim": 4, "batch_size": 32},

@@ -85,6 +85,18 @@ MODELS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
     "no_answers_for_some": ("shop", BUYS, {**FACTORS, "epochs": 1, "batch_size": 2, "contrast": 0.2}),
     "sage": ("small", {}, {"kind": "sage", **ENTITIES, "features": ["topic", "size"], "num_neighbors": 4}),
     "sage_of_single_queries": ("small", {}, {"kind": "sage", **ENTITIES, "batch_size": 2, "epochs": 1}),
+    "pinsage": (
+        "shop",
+        BUYS,
+        {
+            "kind": "pinsage",
+            "dim": 8,
+            "epochs": 2,
+            "batch_size": 40,
+            "negatives": 24,
+            "hard_negative_ranks": [3, 30],
+        },
+    ),
     "links": ("shop", LINKS, NETWORK),
     "links_by_softmax": ("shop", BUYS, {**NETWORK, "layer": "gat"}),
     "links_within_one_type": ("small", {}, {**NETWORK, "links": {"negatives": 2, "loss": "sigmoid"}}),

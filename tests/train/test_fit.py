@@ -22,7 +22,6 @@ from graphbox.config import (
 from graphbox.errors import (
     ConflictError,
     FormatError,
-    GraphboxError,
     InterruptedRunError,
     NotFoundError,
     UsageError,
@@ -101,6 +100,9 @@ def processes() -> Iterator[JobServer]:
 
 
 class TestKill:
+    """Deaths at each stage of the loop, of two trainings in turn; of all kinds see ``tests/contract``."""
+
+    @pytest.mark.parametrize("case", ["pretrained"], indirect=True)
     def test_resumed_ends_like_never_killed(
         self, graph: Graph, case: Case, tmp_path: Path, processes: JobServer
     ) -> None:
@@ -134,14 +136,6 @@ class TestFit:
         assert_same(first, run(graph, case, tmp_path / "again"))
         other = run(graph, case, tmp_path / "other", seed=12)
         assert (other.embeddings["item"] != first.embeddings["item"]).any()
-
-    def test_samplers_and_tables_may_have_more_threads(
-        self, graph: Graph, case: Case, tmp_path: Path
-    ) -> None:
-        one = run(graph, case, tmp_path / "one", threads=1).embeddings["item"]
-        two = run(graph, case, tmp_path / "two", threads=2).embeddings["item"]
-        # Samples and rows are the same; torch may add up in another order.
-        np.testing.assert_allclose(one, two, atol=1e-3)
 
     def test_comes_back_from_disk(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         trained = run(graph, case, tmp_path)
@@ -208,7 +202,7 @@ class TestFit:
 
     def test_damaged_checkpoint_is_named(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         run(graph, case, tmp_path)
-        place = max((tmp_path / "checkpoints" / "model").iterdir())
+        place = max((tmp_path / "checkpoints" / "model").glob("[0-9]*"))
         path = next(place.glob("*.table/*.segment"))
         path.write_bytes(path.read_bytes()[:100])
         with pytest.raises(FormatError) as caught:
@@ -220,21 +214,6 @@ class TestFit:
         run(graph, case, tmp_path)
         with pytest.raises(ConflictError):
             run(graph, case, tmp_path, resume=True, seed=99)
-
-    def test_loss_that_is_no_number_stops(self, graph: Graph, case: Case, tmp_path: Path) -> None:
-        split, config, task = case
-        name = "learning_rate" if isinstance(config, Metapath2VecConfig) else "table_learning_rate"
-        wild = config.model_copy(update={name: 1e38})
-        with pytest.raises(GraphboxError) as caught:
-            run(graph, (split, wild, task), tmp_path)
-        assert "expected a finite loss, received" in str(caught.value)
-        assert "model, epoch" in str(caught.value)
-        assert "lower the learning rates" in str(caught.value)
-        failed = tmp_path / "failed" / "model"
-        report = json.loads((failed / "failure.json").read_text())
-        assert report["loss"] in {"nan", "inf"}
-        with np.load(failed / "batch.npz") as batch:
-            assert {name: list(array.shape) for name, array in batch.items()} == report["arrays"] != {}
 
     def test_nothing_trained_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match="no trained model `model`"):

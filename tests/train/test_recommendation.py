@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
-from graphbox.errors import InterruptedRunError, UsageError
+from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import (
     GraphView,
@@ -140,18 +140,6 @@ class TestWhatIsWritten:
         targets = np.load(tmp_path / "embeddings/model/target/item.npy")
         np.testing.assert_allclose(vectors @ targets.T, trained.score(queries), rtol=1e-5)
         assert (tmp_path / "embeddings/model/target/item.ids.txt").read_text().split()[:2] == ["i0", "i1"]
-
-    def test_an_interrupted_training_ends_the_same(
-        self, shop: Graph, split: RecommendSplit, task: RecommendTaskConfig, tmp_path: Path
-    ) -> None:
-        config = config_of("lightgcn", epochs=3)
-        whole = run(shop, split, task, config, tmp_path / "whole")
-        asked = iter([False] * 5 + [True] * 1000)
-        with pytest.raises(InterruptedRunError):
-            run(shop, split, task, config, tmp_path / "parts", stop=lambda: next(asked))
-        parts = run(shop, split, task, config, tmp_path / "parts", resume=True)
-        queries = np.arange(USERS)
-        np.testing.assert_array_equal(parts.score(queries), whole.score(queries))
 
 
 class TestLosses:
