@@ -26,15 +26,6 @@ from graphbox.table.tier import TableFolder
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = [
-    "SavedRows",
-    "check_chain",
-    "is_checkpoint",
-    "load_table",
-    "read_chain",
-    "save_table",
-]
-
 TableType = TypeVar("TableType", bound="EmbeddingTable")
 
 _CHANGING = ("lr", POLICY_STATE)
@@ -199,6 +190,12 @@ def check_chain(place: Chain | None, manifest: Manifest, folder: Path) -> None:
 
 
 def check_settings(base: Manifest, manifest: Manifest, folder: Path) -> None:
+    """Check that a delta has the settings of its base, but for those that may change.
+
+    Raises:
+        FormatError: it has others.
+    """
+
     def fixed(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in settings.items() if name not in _CHANGING}
 
