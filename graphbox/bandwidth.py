@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.bandwidth_gpu import Place
 
-__all__ = ["ROW_BYTES", "Bandwidths", "measured_bandwidths"]
-
 ROW_BYTES = (64, 256, 1024)
 """Rows that are measured."""
 

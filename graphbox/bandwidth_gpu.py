@@ -20,20 +20,6 @@ import triton.language as tl
 from graphbox.device import check_device
 from graphbox.errors import DoesNotFitError, UsageError
 
-__all__ = [
-    "REPEATS",
-    "SECTOR_BYTES",
-    "Direction",
-    "Place",
-    "copy_bandwidth",
-    "read_rows",
-    "read_sectors",
-    "row_bandwidth",
-    "run_seconds",
-    "sector_bandwidth",
-    "touched_sectors",
-]
-
 Place: TypeAlias = Literal["device", "pinned"]
 """What is read: the GPU's own memory, or pinned host memory, which it reads by itself."""
 Direction: TypeAlias = Literal["host_to_device", "device_to_host", "device_to_device"]

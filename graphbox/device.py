@@ -15,15 +15,6 @@ from graphbox.errors import BackendMissingError, UsageError, missing_extra
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "check_device",
-    "chosen_device",
-    "device_in_words",
-    "keep_until_used",
-    "lacks_for_cuda",
-    "on_device",
-]
-
 _NAMES = re.compile(r"auto|cpu|cuda(:(?P<number>\d{1,4}))?")
 
 

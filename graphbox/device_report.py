@@ -17,16 +17,6 @@ from graphbox.errors import BackendMissingError, GraphboxError
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "DeviceReport",
-    "GpuReport",
-    "NvidiaDriver",
-    "gpu_report",
-    "locked_memory_limit",
-    "nvidia_driver",
-    "usable_device",
-]
-
 _NVML = "libnvidia-ml.so.1"
 _NVML_TEXT_BYTES = 96
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg")  # Linux, and Linux on Windows

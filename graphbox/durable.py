@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["flush_to_disk", "is_running", "replace_durably", "write_atomically"]
-
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[BinaryIO]:

@@ -27,27 +27,6 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-__all__ = [
-    "BackendMissingError",
-    "ConfigError",
-    "ConflictError",
-    "DataError",
-    "DoesNotFitError",
-    "FormatError",
-    "GateError",
-    "GraphboxError",
-    "InterruptedRunError",
-    "InvalidRequestError",
-    "NotFoundError",
-    "ProcessLostError",
-    "TimeLimitError",
-    "UnsupportedError",
-    "UsageError",
-    "did_you_mean",
-    "missing_extra",
-]
-
-
 _LONGEST_COMPARED = 128
 _MOST_COMPARED = 1000
 

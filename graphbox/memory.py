@@ -8,8 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["SAMPLE_S", "PeakMemory", "available_bytes", "mapped_bytes", "resident_bytes"]
-
 SAMPLE_S = 0.05
 """Seconds between samples where the kernel does not keep the peak."""
 _STATUS = Path("/proc/self/status")

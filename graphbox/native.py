@@ -16,22 +16,6 @@ from graphbox.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Int64Array",
-    "batch_number",
-    "converter",
-    "default_threads",
-    "epoch_number",
-    "held_bytes",
-    "host_array",
-    "integer_array",
-    "is_torch",
-    "like",
-    "release_buffers",
-    "seed_number",
-    "thread_count",
-]
-
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _MOST_THREADS = 256

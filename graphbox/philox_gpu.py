@@ -8,16 +8,6 @@ import triton.language as tl
 
 from graphbox.device import on_device
 
-__all__ = [
-    "batch_keys",
-    "bounded",
-    "bounded_at",
-    "bounded_word",
-    "draw_block",
-    "draw_words",
-    "words_at",
-]
-
 _KEYS_BLOCK = 128
 
 

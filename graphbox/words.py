@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "counted_bytes"]
-
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and what is counted: ``1 node``, ``1,234 nodes``.

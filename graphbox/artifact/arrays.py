@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from graphbox.errors import DoesNotFitError, FormatError
 
-__all__ = ["private_array", "write_array"]
-
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
 _BLOCK_BYTES = 1 << 24
 

@@ -8,8 +8,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from graphbox.artifact.manifest import Datatype, Name, Record, TensorSpec
 
-__all__ = ["FieldSpec", "FieldTable", "FieldsForm"]
-
 _DATATYPES: dict[str, Datatype] = {
     "number": "FP32",
     "integer": "INT64",

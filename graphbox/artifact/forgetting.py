@@ -20,8 +20,6 @@ from graphbox.artifact.reader import Artifact
 from graphbox.artifact.writer import ArtifactWriter
 from graphbox.errors import ConflictError
 
-__all__ = ["FORGET_STEP", "nodes_held", "write_without"]
-
 FORGET_STEP = "forget"
 """Step in the lineage of a version that nodes were taken out of."""
 

@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 
 from graphbox.artifact.manifest import Name, Record
 
-__all__ = ["TriplesForm"]
-
 
 class TriplesForm(Record):
     """Scores of tails for a head and a relation, and of heads for a tail and a relation.

@@ -49,8 +49,6 @@ from graphbox.cli.session import (
 )
 from graphbox.errors import ConfigError, GraphboxError
 
-__all__ = ["app", "main"]
-
 _STOPPED = 130
 
 app = typer.Typer(

@@ -10,8 +10,6 @@ from graphbox.cli.session import Session, command
 from graphbox.cli.text import count, table
 from graphbox.errors import UsageError
 
-__all__ = ["register"]
-
 
 def bench(
     session: Session,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from graphbox.pipeline.graph_changes import Removal
     from graphbox.workspace import GraphRecord, Workspace
 
-__all__ = ["RemovedNodes", "append_source", "register", "remove_source"]
-
 
 @dataclass(frozen=True)
 class RemovedNodes:

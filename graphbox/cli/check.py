@@ -11,8 +11,6 @@ from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
 from graphbox.words import counted
 
-__all__ = ["register"]
-
 
 def check(
     session: Session,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.workspace import RunRecord
 
-__all__ = ["compare_runs"]
-
 _ABSENT = "-"
 
 

@@ -13,8 +13,6 @@ from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
 
-__all__ = ["register"]
-
 
 class Precision(StrEnum):
     """Precision of weights or rows."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-__all__ = ["DataConsole"]
-
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _VISIBLE = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},

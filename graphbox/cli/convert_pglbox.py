@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.pglbox import Outcome
 
-__all__ = ["register"]
-
 _DEFAULT = Path("graphbox.yaml")
 
 

@@ -13,8 +13,6 @@ from graphbox.cli.session import Session, command
 if TYPE_CHECKING:
     from graphbox.server.settings import Settings
 
-__all__ = ["demo_run_file", "register"]
-
 
 def demo(
     session: Session,

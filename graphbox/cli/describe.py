@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.graph.versions import KeptVersions
 
-__all__ = ["register"]
-
 _MANY_EDGES = 20_000_000
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from graphbox.bandwidth import Bandwidths
     from graphbox.device_report import DeviceReport, GpuReport
 
-__all__ = ["register"]
-
 _PACKAGES = (
     "numpy",
     "pyarrow",

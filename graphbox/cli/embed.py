@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphbox.pipeline.run_data import RunData
     from graphbox.train import TrainedModel
 
-__all__ = ["GraphOption", "ModelOption", "register"]
-
 group = typer.Typer(help="Write embeddings for other programs, or look at neighbours.", no_args_is_help=True)
 
 ModelOption = Annotated[

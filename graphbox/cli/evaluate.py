@@ -8,8 +8,6 @@ from graphbox.cli.run import OverridesArgument
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 
-__all__ = ["register"]
-
 
 def evaluate(session: Session, run: RunArgument, overrides: OverridesArgument = None) -> None:
     """Measure the models and baselines of a run again on the test part of their tasks.

@@ -8,8 +8,6 @@ from graphbox.cli.promotion import PromoteOption, rule_of_option
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 
-__all__ = ["register"]
-
 
 def export(session: Session, run: RunArgument, promote: PromoteOption = None) -> None:
     """Write the artifacts that the run's section `export` asks for, as new model versions.

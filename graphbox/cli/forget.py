@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from graphbox.pipeline.forgetting import ForgetReport, Holding
 
-__all__ = ["register"]
-
 
 def forget(
     session: Session,

@@ -9,8 +9,6 @@ import typer
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import age, byte_size, table
 
-__all__ = ["register"]
-
 group = typer.Typer(help="List or remove graphs.", no_args_is_help=False)
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from graphbox.config import GraphConfig
 
-__all__ = ["register"]
-
 _CHANGE = "Changing a graph"
 
 

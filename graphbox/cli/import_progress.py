@@ -10,8 +10,6 @@ from graphbox.cli.progress import ShownProgress
 from graphbox.cli.session import Session
 from graphbox.errors import InterruptedRunError
 
-__all__ = ["Tell", "watched_import"]
-
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, and how many of how many bytes (or tables) are."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from graphbox.graph.ingest import DegreeReport, EdgeTypeReport, ImportReport, NodeTypeReport
 
-__all__ = ["print_edge_losses", "print_node_losses", "print_report"]
-
 _KINDS = {"dangling_edges": "dangling", "duplicate_edges": "repeated"}
 _REPEATED = "    of these only the first is kept: `keep_duplicates: true` (--keep-duplicates) keeps all"
 

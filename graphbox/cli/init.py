@@ -12,8 +12,6 @@ from graphbox.cli.new_file import write_new_file
 from graphbox.cli.session import Session, command
 from graphbox.errors import GraphboxError, UsageError
 
-__all__ = ["Template", "register", "template_text"]
-
 _RUN_FILE = "graphbox.yaml"
 
 

@@ -14,8 +14,6 @@ from graphbox.cli.text import age, byte_size, metric, table
 if TYPE_CHECKING:
     from graphbox.workspace import ModelRecord
 
-__all__ = ["bench_documents", "register"]
-
 group = typer.Typer(help="List, show, promote or remove models.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from graphbox.errors import ConflictError, GraphboxError
 
-__all__ = ["write_new_file"]
-
 
 def write_new_file(path: Path, text: str, *, hint: str, force: bool = False) -> None:
     """Write a file that is not there yet.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph
     from graphbox.train import TrainedNetwork
 
-__all__ = ["NodesOption", "chosen_nodes", "find_node", "nodes_to_embed", "original_id", "tell_left_out"]
-
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphbox.config import PromotionRule, RunConfig
     from graphbox.pipeline import RunReport
 
-__all__ = ["answer_report", "continue_shown", "make_versions", "run_file", "run_shown"]
-
 
 def run_file(
     session: Session, file: Path, overrides: list[str], *, fresh: bool, resume: bool, until: str | None = None

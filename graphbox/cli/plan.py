@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from graphbox.train.plan.accesses import DegreeClasses
     from graphbox.train.plan.device_plan import DevicePlan, Gpu
 
-__all__ = ["register"]
-
 _FAR_APART = 1.15
 """Where what may be written differs by more, both are told."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from graphbox.train import TrainedNetwork
     from graphbox.workspace import Workspace
 
-__all__ = ["register"]
-
 _SHOWN_ROWS = 20
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["ShownProgress"]
-
 _LINE_EVERY_S = 10.0
 _BAR_WIDTH = 20
 # A terminal shows Ctrl-C as ^C where the live line ends. On its last columns that would begin another line,

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from graphbox.config import PromotionRule
     from graphbox.workspace import RunningServer
 
-__all__ = [
-    "PromoteOption",
-    "comparison_text",
-    "print_promotions",
-    "print_servers",
-    "rule_of_option",
-    "server_documents",
-]
-
 PromoteOption = Annotated[
     bool | None,
     typer.Option(

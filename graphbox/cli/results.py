@@ -10,8 +10,6 @@ from graphbox.cli.text import byte_size, duration, fitting_tables, metric, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["measured_text", "print_results"]
-
 
 def print_results(report: Mapping[str, Any], console: Console) -> None:
     """Print what a report has of metrics, baselines, compression and measurements."""

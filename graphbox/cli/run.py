@@ -9,8 +9,6 @@ import typer
 
 from graphbox.cli.session import Session, command
 
-__all__ = ["FileArgument", "FreshOption", "OverridesArgument", "ResumeOption", "register"]
-
 FileArgument = Annotated[Path, typer.Argument(help="Run file (YAML).")]
 OverridesArgument = Annotated[list[str] | None, typer.Argument(help="key.path=value ...")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Start a new run, whatever there is.")]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from graphbox.workspace import RunRecord, Sign, Workspace
 
-__all__ = ["RunArgument", "is_run", "register"]
-
 group = typer.Typer(help="List, show, compare, stop, resume or remove runs.")
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run; `last` is the newest.")]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphbox.server.repository import Readiness
     from graphbox.server.settings import Settings
 
-__all__ = ["HostOption", "PortOption", "TokenOption", "database_url", "register", "serve_models"]
-
 HostOption = Annotated[str, typer.Option("--host", help="Address; any but loopback needs --token.")]
 PortOption = Annotated[int, typer.Option("--port", help="Port; 0 takes any free one.")]
 TokenOption = Annotated[

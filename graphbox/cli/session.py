@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from graphbox.config.graph_schema import GraphSchema, SchemaOf
     from graphbox.workspace import Workspace
 
-__all__ = ["Color", "LogLevel", "Session", "command", "global_options"]
-
 
 class Color(StrEnum):
     """When to colour."""

@@ -15,21 +15,6 @@ if TYPE_CHECKING:
     from graphbox.config import GraphConfig
     from graphbox.graph.source import Table
 
-__all__ = [
-    "ColumnsOption",
-    "FormatOption",
-    "KeepDuplicatesOption",
-    "MemoryOption",
-    "SourceOption",
-    "TableOptions",
-    "TargetOption",
-    "ThreadsOption",
-    "TimestampOption",
-    "TypeOption",
-    "WeightOption",
-    "is_run_file",
-]
-
 DEFAULT_TYPE = "node,to,node"
 PANEL = "A table of edges instead of a run file"
 

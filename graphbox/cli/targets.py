@@ -10,8 +10,6 @@ from graphbox.cli.session import Session, command
 from graphbox.cli.text import duration, table
 from graphbox.errors import GateError
 
-__all__ = ["register"]
-
 group = typer.Typer(help="List or test what models can run on.")
 
 

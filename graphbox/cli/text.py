@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["age", "byte_size", "count", "duration", "fitting_tables", "metric", "table"]
-
 _KILO = 1000.0
 _BETWEEN_COLUMNS = 3
 

@@ -16,8 +16,6 @@ from graphbox.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["register"]
-
 
 def train(
     session: Session,

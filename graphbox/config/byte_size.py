@@ -11,8 +11,6 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.errors import UsageError
 
-__all__ = ["ByteSize", "ByteSizeOrZero", "parse_byte_size"]
-
 _UNITS = {
     "": 1,
     "b": 1,

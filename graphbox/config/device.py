@@ -8,8 +8,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-__all__ = ["DeviceName"]
-
 _PATTERN = r"auto|cpu|cuda(?::[0-9]{1,4})?"
 
 

@@ -15,8 +15,6 @@ from graphbox.config.schema import RunConfig
 from graphbox.config.source import KeyPath, Source, describe_value
 from graphbox.errors import did_you_mean
 
-__all__ = ["explain", "fields_at"]
-
 _EXPECTED = {
     "int_type": "an integer",
     "int_parsing": "an integer",

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from graphbox.errors import did_you_mean
 
-__all__ = ["is_pattern", "matching_files", "what_is_missing"]
-
 _LOOKED_AT = "`graph.root` and the run file's place decide where it is looked for"
 
 

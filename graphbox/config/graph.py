@@ -14,8 +14,6 @@ from graphbox.config.files import matching_files
 from graphbox.config.section import EdgeTypeList, ListSeparator, Name, Section, TypeName
 from graphbox.errors import ConfigError
 
-__all__ = ["EdgesConfig", "FeatureKind", "GraphConfig", "NodesConfig", "TableFormat"]
-
 FeatureKind = Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
 TableFormat = Literal[
     "auto", "csv", "tsv", "edge_list", "parquet", "arrow", "npz", "npy", "recbole", "pglbox"

@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from graphbox.config.graph import GraphConfig
 from graphbox.config.source import KeyPath
 
-__all__ = ["EdgeTypeSchema", "GraphSchema", "SchemaOf", "names_stored_graph", "schema_of_tables"]
-
 Edge: TypeAlias = tuple[str, str, str]
 
 

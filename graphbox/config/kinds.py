@@ -21,17 +21,6 @@ from graphbox.config.model_kind import ModelKind
 from graphbox.config.models.section import ModelSection
 from graphbox.errors import BackendMissingError, UsageError, did_you_mean
 
-__all__ = [
-    "ENTRY_POINT_GROUP",
-    "ModelConfig",
-    "budget_refusal",
-    "kinds_that",
-    "line_of_error",
-    "model_kind",
-    "model_kinds",
-    "section_of",
-]
-
 ENTRY_POINT_GROUP = "graphbox.models"
 _OWN_DISTRIBUTION = "graphbox"
 

@@ -31,19 +31,6 @@ from graphbox.config.source import KeyPath, Source, parse_value, read_source, so
 from graphbox.config.stream import OPERATIONAL_STREAM_KEYS, StreamConfig
 from graphbox.errors import ConfigError, DataError, did_you_mean
 
-__all__ = [
-    "ModelCheck",
-    "TableCheck",
-    "config_digest",
-    "config_schema",
-    "dump_config",
-    "evaluation_settings",
-    "load_config",
-    "place_in_file",
-    "result_settings",
-    "training_settings",
-]
-
 TableCheck: TypeAlias = Callable[[GraphConfig], Iterable[tuple[KeyPath, str, str | None]]]
 """Gives the key, the message and the hint of each mistake that shows when tables are looked into."""
 

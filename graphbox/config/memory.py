@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config.byte_size import ByteSize, ByteSizeOrZero
 from graphbox.config.section import Section
 
-__all__ = ["HbmConfig", "MemoryConfig"]
-
 
 class HbmConfig(Section):
     """Budgets in the memory of the GPU, for each model by itself; what has none is placed by `graphbox plan`.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from graphbox.train.stream.trainer import StreamingTrainer
     from graphbox.train.trainer import Trainer
 
-__all__ = ["TORCH_OPTIMIZERS", "ModelKind"]
-
 TORCH_OPTIMIZERS = "torch._dynamo"
 """Module that the first torch optimizer imports, for :attr:`ModelKind.libraries`."""
 

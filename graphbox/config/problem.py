@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Problem", "dotted"]
-
 
 @dataclass(frozen=True)
 class Problem:

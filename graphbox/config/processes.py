@@ -8,8 +8,6 @@ from typing import Any
 from graphbox.config.kinds import kinds_that
 from graphbox.config.models.section import ModelSection
 
-__all__ = ["ONE_PROCESS_FOLLOWS", "refusal_of_processes"]
-
 ONE_PROCESS_FOLLOWS = "expected one process for a model that follows a stream"
 
 

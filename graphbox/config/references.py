@@ -25,8 +25,6 @@ from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import GraphboxError, did_you_mean
 
-__all__ = ["check_references"]
-
 Edge = tuple[str, str, str]
 
 

@@ -21,8 +21,6 @@ from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TaskConfig
 from graphbox.config.track import TrackConfig
 
-__all__ = ["BenchConfig", "CompressConfig", "ExportConfig", "PromotionRule", "RunConfig", "ServeConfig"]
-
 PromotionRule = Literal["never", "if_better", "always"]
 
 

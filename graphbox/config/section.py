@@ -8,19 +8,6 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
-__all__ = [
-    "EdgeTypeList",
-    "Fraction",
-    "ListSeparator",
-    "Name",
-    "PositiveFloat",
-    "PositiveInt",
-    "Section",
-    "StartFrom",
-    "TypeName",
-    "is_start_folder",
-]
-
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 """What graphs, tasks, models and runs may be called: they become names of folders."""
 

@@ -20,8 +20,6 @@ from ruamel.yaml.reader import ReaderError
 from graphbox.config.problem import Problem, dotted
 from graphbox.errors import ConfigError, NotFoundError
 
-__all__ = ["KeyPath", "Source", "parse_value", "read_source", "source_of"]
-
 KeyPath = tuple[str | int, ...]
 
 _PREFIX = "tag:yaml.org,2002:"

@@ -9,8 +9,6 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section, TypeName
 
-__all__ = ["OPERATIONAL_STREAM_KEYS", "StreamConfig"]
-
 OPERATIONAL_STREAM_KEYS = frozenset(
     {
         "markers",

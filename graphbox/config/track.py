@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from graphbox.config.section import Section
 
-__all__ = ["MLflowConfig", "TrackConfig", "WandbConfig"]
-
 
 class MLflowConfig(Section):
     """An MLflow server or store."""

@@ -24,8 +24,6 @@ from graphbox.graph.columns import Column
 from graphbox.models.click_network import ClickNetwork
 from graphbox.table import EmbeddingTable
 
-__all__ = ["TrainedClicks", "export_click"]
-
 Float = npt.NDArray[np.float32]
 
 _EXAMPLE_ROWS = 16

@@ -19,8 +19,6 @@ from graphbox.artifact.manifest import check_name
 from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import DataError, UsageError, did_you_mean, missing_extra
 
-__all__ = ["FORMATS", "embedding_table", "export_embeddings"]
-
 EmbeddingFormat = Literal["npy", "parquet", "safetensors"]
 FORMATS: tuple[EmbeddingFormat, ...] = ("npy", "parquet", "safetensors")
 _ROWS_PER_GROUP = 65_536

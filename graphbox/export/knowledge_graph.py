@@ -21,8 +21,6 @@ from graphbox.export.parity import ParityReport, check_parity
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import TripleScore
 
-__all__ = ["TriplesSource", "export_knowledge_graph"]
-
 Float = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 

@@ -14,8 +14,6 @@ from graphbox.graph import Graph
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import CSC, EdgeType
 
-__all__ = ["KnownEdges", "linked_nodes", "links_of", "links_of_triples"]
-
 
 class KnownEdges(Protocol):
     """What a model saw of a graph."""

@@ -33,8 +33,6 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 
-__all__ = ["EmbeddingSource", "ExportResult", "TrainedEncoder", "export_embedding", "export_encoder"]
-
 Float = npt.NDArray[np.float32]
 Metrics = Mapping[str, Mapping[str, float]]
 

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from graphbox.artifact import TensorSpec
 from graphbox.errors import GateError, missing_extra
 
-__all__ = ["OPSET", "ExportedOnnx", "TensorInput", "export_onnx"]
-
 OPSET = 20
 
 _REFUSED = {

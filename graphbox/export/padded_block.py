@@ -18,8 +18,6 @@ from torch.nn import functional
 from graphbox.graph.schema import EdgeType
 from graphbox.models.sage import SageTower
 
-__all__ = ["PaddedBlockEncoder", "RelationBlock", "group_relations"]
-
 _RELATIONS_PER_GATHER = 4
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from graphbox.errors import GateError
 
-__all__ = ["ParityReport", "check_parity"]
-
 Query = TypeVar("Query")
 Vectors = npt.NDArray[np.float32]
 

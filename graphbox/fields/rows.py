@@ -16,18 +16,6 @@ from graphbox.fields.lists import Lists
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "Field",
-    "FieldColumn",
-    "FieldKind",
-    "FieldRows",
-    "Fields",
-    "NumberScale",
-    "Rows",
-    "row_count",
-    "take_rows",
-]
-
 Int64: TypeAlias = NDArray[np.int64]
 Rows: TypeAlias = Mapping[str, "NDArray[np.int64] | NDArray[np.float64] | Lists"]
 """Rows as :meth:`Fields.prepare` gives them: keys, numbers, or lists of keys, by feature."""

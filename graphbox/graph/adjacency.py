@@ -9,19 +9,6 @@ import numpy.typing as npt
 
 from graphbox.graph.schema import CSC, CSR, IndexArray, Int64Array
 
-__all__ = [
-    "build_csc",
-    "csr_of",
-    "index_dtype",
-    "indptr_of",
-    "ragged",
-    "search_between",
-    "search_rows",
-    "sort_edges",
-    "stable_order",
-    "without_edges",
-]
-
 
 def index_dtype(num_nodes: int) -> type[np.int32 | np.int64]:
     """Return the dtype of indices into ``num_nodes`` nodes."""

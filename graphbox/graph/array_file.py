@@ -17,17 +17,6 @@ import numpy.typing as npt
 
 from graphbox.errors import FormatError, UsageError
 
-__all__ = [
-    "HEADER_BYTES",
-    "ArrayFile",
-    "ArrayWriter",
-    "array_header",
-    "check_array",
-    "digest_of",
-    "map_array",
-    "release_pages",
-]
-
 HEADER_BYTES = 128
 """Where the data of every array file starts."""
 

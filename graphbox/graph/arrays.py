@@ -13,8 +13,6 @@ from graphbox.errors import UsageError
 from graphbox.graph.columns import Column
 from graphbox.graph.ids import Ids, make_ids
 
-__all__ = ["feature_column", "feature_columns", "ids_of"]
-
 _EXPECTED = (
     "one value per row (numbers, integers, booleans or strings), numbers [n, dim], integers [n, values], or "
     "slots as (offsets, values)"

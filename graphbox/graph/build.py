@@ -22,16 +22,6 @@ from graphbox.graph.ids import id_buffers, valid_rows
 from graphbox.graph.schema import IdType, Int64Array
 from graphbox.native import thread_count
 
-__all__ = [
-    "AddedEdges",
-    "BuiltEdges",
-    "EdgeBuilder",
-    "Histogram",
-    "NodeIds",
-    "PayloadType",
-    "ids_bytes",
-]
-
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
 """What one row of a column is: a number, or an array of numbers of this shape."""
 

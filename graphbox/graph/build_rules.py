@@ -9,18 +9,6 @@ import numpy.typing as npt
 
 from graphbox.graph.build import ids_bytes
 
-__all__ = [
-    "LEAST_KEPT_BYTES",
-    "ROWS_AT_ONCE",
-    "EdgeRow",
-    "SortedEdges",
-    "bucket_of",
-    "ids_held_bytes",
-    "index_slots",
-    "index_width",
-    "most_ids",
-]
-
 ROWS_AT_ONCE = 1 << 16
 """Rows that ids or edges are added by: for so many more there must be room (node_ids.cpp, edge_builder.h)."""
 _HUGE_PAGE_BYTES = 2 << 20

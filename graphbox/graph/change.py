@@ -19,8 +19,6 @@ from graphbox.graph.schema import Float32Array, IdType, Int64Array
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import NodeTable
 
-__all__ = ["AddedEdges", "AddedNodes", "ChangingNodes", "EdgeRows", "NodeRows", "change_of_edges"]
-
 
 @dataclass(frozen=True, eq=False)
 class NodeRows:

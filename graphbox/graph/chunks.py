@@ -22,18 +22,6 @@ from graphbox.graph.schema import EdgeType, Int64Array, edge_type_from_text, edg
 from graphbox.graph.snapshot import as_live
 from graphbox.graph.store import Graph
 
-__all__ = [
-    "ChunkLabel",
-    "ChunkRecord",
-    "ExpireReport",
-    "StreamRecord",
-    "begin_stream",
-    "chunk_contents",
-    "expire_chunks",
-    "require_stream",
-    "stream_of",
-]
-
 _START = "start"
 _REMEMBERED_CHUNKS = 1000
 """How many of the last chunks a stream remembers unless it is told otherwise."""

@@ -18,15 +18,6 @@ from graphbox.graph.rebase import rebase
 from graphbox.graph.schema import edge_type_text
 from graphbox.graph.store import Graph
 
-__all__ = [
-    "CompactReport",
-    "compact",
-    "compact_if_needed",
-    "compact_in_background",
-    "in_background",
-    "needs_compaction",
-]
-
 MAX_CHANGES = 32
 """A graph with more changes than this should be compacted ..."""
 MAX_FILES = 1000

@@ -26,8 +26,6 @@ from graphbox.graph.format import (
 )
 from graphbox.graph.version_files import kept_files, kept_manifests, remove_version
 
-__all__ = ["CompactionWriter", "Rebased"]
-
 
 @dataclass(frozen=True)
 class Rebased:

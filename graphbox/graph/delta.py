@@ -39,8 +39,6 @@ from graphbox.graph.schema import (
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable, as_live
 from graphbox.graph.store import Graph
 
-__all__ = ["AppendReport", "Compaction", "RemoveReport", "append", "remove"]
-
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, and how many of how many tables are done."""
 

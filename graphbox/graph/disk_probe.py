@@ -11,8 +11,6 @@ from pathlib import Path
 
 from graphbox.errors import UsageError
 
-__all__ = ["DiskRates", "existing_folder", "measure_disk"]
-
 _PROBE_BYTES = 64 << 20
 _BLOCK_BYTES = 4 << 20
 

@@ -22,18 +22,6 @@ import pyarrow as pa
 
 from graphbox import _core
 
-__all__ = [
-    "DistinctSketch",
-    "Estimate",
-    "Hashes",
-    "distinct_hashes",
-    "extrapolate",
-    "from_blocks",
-    "hash_ids",
-    "hash_pairs",
-    "text_bytes",
-]
-
 Hashes = npt.NDArray[np.uint64]
 
 _LENGTH_BITS = 12

@@ -11,8 +11,6 @@ from graphbox.graph.array_file import release_pages
 from graphbox.graph.schema import CSC, Float32Array, Int64Array
 from graphbox.graph.snapshot import LiveEdgeTable
 
-__all__ = ["EdgeBlock", "edge_blocks"]
-
 _NONE: Int64Array = np.zeros(0, np.int64)
 
 

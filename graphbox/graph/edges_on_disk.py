@@ -24,8 +24,6 @@ from graphbox.graph.tables import EdgeTable
 from graphbox.graph.tier import ListFiles
 from graphbox.graph.written_lists import WEIGHT, Entries, WrittenLists, block_edges, write_lists
 
-__all__ = ["Blocks", "with_edges_on_disk", "with_merged_edges_on_disk"]
-
 Blocks: TypeAlias = Callable[[EdgeType, int], Iterator[EdgeBlock]]
 """Gives the edges of a type that are to be written, at most so many at a time, the same each time; those of a
 reverse type lead from its sources to its targets."""

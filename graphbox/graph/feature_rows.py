@@ -16,8 +16,6 @@ from graphbox.graph.columns import Column, FeatureValues, Lists
 from graphbox.graph.convert import CategoricalReader, FeatureReader, check_list_separator, feature_reader
 from graphbox.graph.source import Batch, TableLike, open_table
 
-__all__ = ["FeatureRows", "read_feature_rows"]
-
 _READ_BYTES = 1 << 24
 _CATEGORIES_BYTES = 1 << 30
 

@@ -19,23 +19,6 @@ from graphbox.graph.schema import IdType, Int64Array
 from graphbox.native import thread_count
 from graphbox.words import counted
 
-__all__ = [
-    "HashIndex",
-    "IdBuffers",
-    "Ids",
-    "IdsLike",
-    "IntegerIds",
-    "NumberedIds",
-    "StringIds",
-    "as_arrow",
-    "hash_index_of",
-    "id_buffers",
-    "make_ids",
-    "string_array",
-    "string_buffers",
-    "valid_rows",
-]
-
 IdsLike: TypeAlias = Sequence[str] | Sequence[int] | npt.NDArray[Any] | pa.Array
 """What a caller may give as original ids."""
 

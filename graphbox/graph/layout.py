@@ -17,16 +17,6 @@ from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureKind, check_type_na
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, LazyMapping, NodeTable, OwnEdges
 
-__all__ = [
-    "add_strings",
-    "array_names",
-    "check_edge_type",
-    "read_tables",
-    "write_edge_change",
-    "write_ids",
-    "write_node_change",
-]
-
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 

@@ -18,8 +18,6 @@ from graphbox.graph.ids import Ids
 from graphbox.graph.schema import FeatureKind, IdType, Int64Array
 from graphbox.graph.tables import LazyMapping, NodeTable
 
-__all__ = ["LiveIds", "LiveNodeTable", "NodeChange", "missing_row", "stacked"]
-
 _NO_ROWS = np.zeros(0, np.int64)
 
 

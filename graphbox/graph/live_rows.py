@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["LiveRows"]
-
 Int64 = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 

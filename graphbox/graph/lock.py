@@ -14,8 +14,6 @@ import filelock
 
 from graphbox.errors import TimeLimitError, UsageError
 
-__all__ = ["LOCK_TIMEOUT_S", "compaction_lock", "graph_lock"]
-
 LOCK_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from graphbox.errors import FormatError
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "decode_manifest", "encode_manifest"]
-
 FORMAT = "graphbox-graph"
 FORMAT_VERSION = 1
 

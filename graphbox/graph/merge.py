@@ -23,8 +23,6 @@ from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_n
 from graphbox.graph.snapshot import Direction, LiveEdgeTable, as_live
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
-__all__ = ["DEFAULT_MEMORY_BYTES", "write_edges", "write_nodes"]
-
 Array = npt.NDArray[Any]
 
 DEFAULT_MEMORY_BYTES = 1 << 28

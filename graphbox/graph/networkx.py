@@ -14,8 +14,6 @@ from graphbox.graph.columns import Column
 from graphbox.graph.store import DEFAULT_EDGE_TYPE, DEFAULT_NODE_TYPE, Graph
 from graphbox.graph.tables import NodeTable, edge_table
 
-__all__ = ["graph_from_networkx", "graph_to_networkx"]
-
 
 def graph_from_networkx(
     graph: Any,

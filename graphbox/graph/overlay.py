@@ -8,8 +8,6 @@ import numpy as np
 
 from graphbox.graph.schema import IndexArray, Int64Array
 
-__all__ = ["Overlay", "TouchedRows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Overlay:

@@ -22,8 +22,6 @@ from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
 from graphbox.graph.snapshot import LiveEdgeTable, as_live
 from graphbox.graph.store import Graph
 
-__all__ = ["rebase"]
-
 Entry = Mapping[str, Any]
 Array = npt.NDArray[Any]
 

@@ -17,8 +17,6 @@ from graphbox.graph.ingest.rows import EdgeReader, IdKinds, IdsAreStringsError, 
 from graphbox.graph.ingest.skipped import SkippedRows
 from graphbox.graph.schema import EdgeSource, IdType, NodeSource
 
-__all__ = ["read_edge_rows", "read_node_rows"]
-
 _BATCH_BYTES = 1 << 26
 _CATEGORIES_BYTES = 1 << 40
 

@@ -15,21 +15,6 @@ from graphbox.errors import UsageError
 if TYPE_CHECKING:
     from graphbox.graph.source import TableLike
 
-__all__ = [
-    "CSC",
-    "CSR",
-    "EdgeSource",
-    "EdgeType",
-    "FeatureKind",
-    "FeatureSpec",
-    "GraphSource",
-    "IdType",
-    "NodeSource",
-    "check_type_name",
-    "edge_type_from_text",
-    "edge_type_text",
-]
-
 EdgeType: TypeAlias = tuple[str, str, str]
 """``(source type, relation, target type)``."""
 

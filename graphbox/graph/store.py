@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tier import TierOptions
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["Graph"]
-
 DEFAULT_NODE_TYPE = "node"
 DEFAULT_EDGE_TYPE: EdgeType = ("node", "to", "node")
 

@@ -26,8 +26,6 @@ from graphbox.graph.distinct import (
 from graphbox.graph.schema import EdgeType
 from graphbox.graph.source import Table
 
-__all__ = ["BLOCK_BYTES", "SCAN_BYTES", "Counted", "EdgeEnds", "EndCounts", "Growth", "Looked", "count_ends"]
-
 SCAN_BYTES = 512 << 20
 """Bytes of all tables up to which every row is read: a second or two at the rates that imports read with."""
 BLOCK_BYTES = 1 << 20

@@ -21,23 +21,6 @@ from graphbox.graph.schema import CSC, CSR, EdgeType, Int64Array
 if TYPE_CHECKING:
     from graphbox.graph.snapshot import LiveLists
 
-__all__ = [
-    "Direction",
-    "EdgeTable",
-    "Edges",
-    "LazyMapping",
-    "NodeTable",
-    "OwnEdges",
-    "ReverseEdgeTable",
-    "added_up",
-    "check_range",
-    "columns_of",
-    "edge_table",
-    "index_array",
-    "numbered_nodes",
-]
-
-
 Value = TypeVar("Value")
 
 

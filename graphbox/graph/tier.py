@@ -23,22 +23,6 @@ from graphbox.errors import NotFoundError, UsageError, did_you_mean
 from graphbox.graph.array_file import ArrayFile
 from graphbox.native import Int64Array, integer_array, thread_count
 
-__all__ = [
-    "MOST_PART_REQUESTS",
-    "PART_BYTES",
-    "Backend",
-    "ListFiles",
-    "Lists",
-    "ReadLists",
-    "Rows",
-    "TierOptions",
-    "TierStats",
-    "open_lists",
-    "parts_ahead",
-    "pass_parts",
-    "requests_of_part",
-]
-
 Array: TypeAlias = npt.NDArray[Any]
 Backend = Literal["auto", "io_uring", "threads"]
 Part = TypeVar("Part")

@@ -16,8 +16,6 @@ from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import OwnEdges
 from graphbox.graph.tier import Lists
 
-__all__ = ["EdgeOverlay", "NeighborLists", "Payload", "TieredEdges", "interleaved"]
-
 Array = npt.NDArray[Any]
 Payload = Literal["weight", "timestamp"]
 

@@ -29,8 +29,6 @@ from graphbox.graph.tables import (
     index_array,
 )
 
-__all__ = ["TypedTables"]
-
 
 class TypedTables:
     """Node tables and edge tables by type.

@@ -17,20 +17,6 @@ from graphbox.durable import write_atomically
 from graphbox.errors import FormatError
 from graphbox.graph.manifest import decode_manifest
 
-__all__ = [
-    "VERSIONS",
-    "add_holder",
-    "holders_of",
-    "is_version",
-    "kept_files",
-    "kept_manifests",
-    "remove_holder",
-    "remove_version",
-    "remove_versions",
-    "version_of",
-    "version_path",
-]
-
 VERSIONS = "versions"
 _PREFIX = "sha256:"
 

@@ -25,8 +25,6 @@ from graphbox.graph.version_files import (
     version_path,
 )
 
-__all__ = ["KeptVersion", "KeptVersions", "has_version", "keep_version", "kept_versions", "release_versions"]
-
 
 @dataclass(frozen=True)
 class KeptVersion:

@@ -15,8 +15,6 @@ from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.schema import Int64Array
 from graphbox.graph.tier import ListFiles
 
-__all__ = ["WEIGHT", "Entries", "WrittenLists", "block_edges", "write_lists"]
-
 WEIGHT = "weight"
 """Name of the column, float32, that is added up where equal neighbours are written once."""
 

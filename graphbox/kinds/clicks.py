@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelKind, WideAndDeepConfig
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
-__all__ = ["dcn", "deepfm", "wide_and_deep"]
-
 
 def _click_model(section: type[ClickModelSection]) -> ModelKind:
     """Return the kind of a section: probability of a click, from the features of a row."""

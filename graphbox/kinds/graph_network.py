@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config import GraphNetworkConfig, ModelKind
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
-__all__ = ["gnn"]
-
 gnn = ModelKind(
     GraphNetworkConfig,
     "graphbox.train.network.classify:make_graph_network_trainer",

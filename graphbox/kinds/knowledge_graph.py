@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from graphbox.config import ComplExConfig, DistMultConfig, ModelKind, RotatEConfig, TransEConfig
 
-__all__ = ["complex_", "distmult", "rotate", "transe"]
-
 _TRAINER = "graphbox.train.completion.trainer:CompletionTrainer"
 _BILINEAR = "graphbox.train.completion.footprint:BilinearFootprint"
 _TRANSLATION = "graphbox.train.completion.footprint:TranslationFootprint"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config import ModelKind, OwnModuleConfig
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
-__all__ = ["module"]
-
 module = ModelKind(
     OwnModuleConfig,
     "graphbox.train.own_module.trainer:make_own_module_trainer",

@@ -12,8 +12,6 @@ from graphbox.config.model_kind import TORCH_OPTIMIZERS
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt, TypeName
 
-__all__ = ["PinSageConfig", "pinsage"]
-
 
 class PinSageConfig(ModelSection, OptimizationSection):
     """Convolutions over the nodes that walks with restarts visit most (Ying et al., KDD 2018)."""

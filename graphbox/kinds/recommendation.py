@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, ModelKind, SageConfig
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
-__all__ = ["lightgcn", "matrix_factorization", "sage"]
-
 lightgcn = ModelKind(
     LightGCNConfig,
     "graphbox.train.recommendation.trainer:RecommendationTrainer",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphbox.config import ModelKind, TemporalConfig
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
-__all__ = ["temporal"]
-
 temporal = ModelKind(
     TemporalConfig,
     "graphbox.train.temporal.trainer:TemporalTrainer",

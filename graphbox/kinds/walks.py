@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from graphbox.config import DeepWalkConfig, LineConfig, Metapath2VecConfig, ModelKind, Node2VecConfig
 
-__all__ = ["deepwalk", "line", "metapath2vec", "node2vec"]
-
 
 def _walks_over_all_types(section: type[DeepWalkConfig | Node2VecConfig]) -> ModelKind:
     """Return the kind of a section: skip-gram over walks across all edge types."""

@@ -9,14 +9,6 @@ from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
 
-__all__ = [
-    "CalibrationBin",
-    "binary_report",
-    "calibration_bins",
-    "click_report",
-    "grouped_roc_auc",
-]
-
 _LEAST_PROBABILITY = 1e-7  # log loss of a sure mistake is bounded by it, as float32 holds probabilities
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from graphbox.native import thread_count
 
-__all__ = ["UNWATCHED", "Check", "Measure", "Watch", "made_in_turn", "rows_and_threads"]
-
 Block = TypeVar("Block")
 Made = TypeVar("Made")
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
 
-__all__ = ["accuracy", "classification_report", "macro_f1"]
-
 
 def accuracy(expected: NDArray[np.integer], predicted: NDArray[np.integer]) -> float:
     """Return the share of nodes whose predicted class is the expected one.

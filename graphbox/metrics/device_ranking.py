@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["filtered_counts", "first_places"]
-
 _LOW_BITS = 0xFFFFFFFF
 
 

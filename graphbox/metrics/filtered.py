@@ -12,8 +12,6 @@ from graphbox.errors import UsageError
 from graphbox.metrics.blocks import UNWATCHED, Watch, made_in_turn, rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, DeviceScores, ScoreBlock, check_numbers, check_shape
 
-__all__ = ["FilteredQueries", "filtered_ranks", "rank_report"]
-
 _BLOCK_ROWS = 128
 
 

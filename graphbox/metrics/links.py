@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.metrics.binary import binary_report
 
-__all__ = ["link_ranks", "link_report"]
-
 
 def link_report(
     positive: NDArray[np.floating],

@@ -19,18 +19,6 @@ from graphbox.metrics.blocks import UNWATCHED, Watch, made_in_turn, rows_and_thr
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "DEVICE_ROWS",
-    "POPULARITY_BUCKETS",
-    "RANKED_ROWS",
-    "DeviceScores",
-    "PopularityBucket",
-    "RankingQueries",
-    "ScoreBlock",
-    "evaluate_ranking",
-    "top_k",
-]
-
 RANKED_ROWS = 64
 """Queries that are ranked at once in host memory, unless told otherwise."""
 

@@ -10,8 +10,6 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-__all__ = ["known_revisions", "upgrade"]
-
 _one_at_a_time = threading.Lock()
 """Alembic keeps the connection it migrates in its modules: threads with two databases would mix them up."""
 

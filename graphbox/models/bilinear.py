@@ -7,8 +7,6 @@ from torch import Tensor
 
 from graphbox.models.knowledge_graph import TripleScore
 
-__all__ = ["ComplEx", "DistMult", "complex_product", "moduli"]
-
 
 class DistMult(TripleScore):
     """The sum of head x relation x tail, number by number; the same both ways round."""

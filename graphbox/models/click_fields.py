@@ -14,15 +14,6 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.fields import Field, FieldRows, Fields, NumberScale, Rows
 from graphbox.graph.schema import FeatureSpec
 
-__all__ = [
-    "ClickFields",
-    "FieldBatch",
-    "choose_fields",
-    "choose_knots",
-    "scale_from_tensors",
-    "scale_tensors",
-]
-
 _SAMPLED_ROWS = 1 << 18
 
 

@@ -16,8 +16,6 @@ from graphbox.models.click_fields import FieldBatch
 from graphbox.table import EmbeddingTable, TableEmbeddingBag
 from graphbox.table.module import TableModule
 
-__all__ = ["ClickNetwork", "ClickShape", "feed_forward", "side_by_side"]
-
 
 @dataclass(frozen=True)
 class ClickShape:

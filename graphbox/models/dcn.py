@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
 from graphbox.table import EmbeddingTable
 
-__all__ = ["DCN", "CrossLayer"]
-
 
 class DCN(ClickNetwork):
     """Cross layers over the vectors of all fields and the numbers, and a network.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
 from graphbox.table import EmbeddingTable
 
-__all__ = ["DeepFM", "pairwise_products"]
-
 
 class DeepFM(ClickNetwork):
     """The sum of a linear part, the inner products of all pairs of fields, and a network.

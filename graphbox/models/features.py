@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from graphbox.errors import UsageError
 from graphbox.graph.schema import FeatureKind, FeatureSpec
 
-__all__ = ["MISSING_CATEGORY", "FeatureEncoder", "FeatureSizes", "LearntFeature", "NodeFeatures"]
-
 MISSING_CATEGORY = "\n"
 """Name of the code of a missing category where codes have names; no category has a line break."""
 

@@ -9,8 +9,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-__all__ = ["fit_gfcf"]
-
 
 def fit_gfcf(
     answers: sp.csr_array, *, components: int = 256, low_pass_weight: float = 0.3, seed: int = 0

@@ -14,8 +14,6 @@ from torch.nn import functional
 from graphbox.models.features import FeatureEncoder, FeatureSizes
 from graphbox.table import EmbeddingTable, TableEmbedding
 
-__all__ = ["InputSizes", "NodeBatch", "NodeInputs", "SlotBatch", "input_modules"]
-
 
 @dataclass(frozen=True)
 class InputSizes:

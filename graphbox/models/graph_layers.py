@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
 
-__all__ = ["LAYER_KINDS", "Edges", "GraphLayer", "LayerKind", "LayerShape", "layer_kind", "make_layer"]
-
 Vectors = Mapping[str, Tensor]
 
 

@@ -13,8 +13,6 @@ from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, inpu
 from graphbox.models.graph_layers import Edges, LayerKind, LayerShape, make_layer
 from graphbox.table import EmbeddingTable
 
-__all__ = ["GraphNetwork", "LayerEdges", "NetworkShape"]
-
 
 @dataclass(frozen=True)
 class NetworkShape:

@@ -6,8 +6,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["fit_ials"]
-
 _BLOCK_ROWS = 1024
 
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from graphbox.table import TableEmbedding
 
-__all__ = ["KnowledgeGraphModel", "TripleScore", "directed_queries"]
-
 
 class TripleScore(nn.Module, ABC):
     """Scores triples by the rows of head, relation and tail; higher is likelier.

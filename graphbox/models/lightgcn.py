@@ -16,8 +16,6 @@ from torch.nn import functional
 
 from graphbox.table import TableEmbedding
 
-__all__ = ["LightGCN", "MatrixFactorization", "SmoothingMatrix"]
-
 
 class SmoothingMatrix:
     """A sparse matrix by which rows of vectors are multiplied, and its transpose, by which gradients are.

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["LinkScorer"]
-
 
 class LinkScorer(nn.Module):
     """Two towers over the embeddings of nodes.

@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["FADING_EVENTS", "RecentEvents", "RecentView", "count_in"]
-
 FADING_EVENTS = (300.0, 3000.0, 20_000.0)
 """After so many events of the whole stream an event counts 1/e, in three counts side by side."""
 

@@ -35,8 +35,6 @@ from torch.nn import functional
 from graphbox.graph.schema import EdgeType
 from graphbox.models.features import FeatureEncoder, FeatureSizes
 
-__all__ = ["NeighborBlock", "SageTower", "TwoTowerSAGE"]
-
 
 @dataclass(frozen=True, eq=False)
 class NeighborBlock:

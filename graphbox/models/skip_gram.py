@@ -17,8 +17,6 @@ from torch.nn import functional
 
 from graphbox.table import EmbeddingTable, TableEmbedding
 
-__all__ = ["NodeKeys", "SkipGram"]
-
 
 class NodeKeys:
     """One numbering for the nodes of several types.

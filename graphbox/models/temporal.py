@@ -20,8 +20,6 @@ from graphbox.models.recent import FADING_EVENTS, RecentEvents, RecentView, coun
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableEmbedding
 
-__all__ = ["EventList", "PairInputs", "TemporalLinkScorer", "node_events", "pair_inputs"]
-
 _FREQUENCIES = 4
 _COUNT_DIM = 16
 _POOLS = 2

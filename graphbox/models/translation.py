@@ -10,8 +10,6 @@ from torch import Tensor
 from graphbox.models.bilinear import complex_product, moduli
 from graphbox.models.knowledge_graph import TripleScore
 
-__all__ = ["Distance", "RotatE", "TransE"]
-
 Distance = Literal["sum", "euclidean", "squared"]
 """Sum of the sizes of differences; root of the sum of their squares; that sum itself, the fastest."""
 

@@ -13,8 +13,6 @@ from graphbox.models.click_fields import FieldBatch
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
 from graphbox.table import EmbeddingTable
 
-__all__ = ["WideAndDeep"]
-
 
 class WideAndDeep(ClickNetwork):
     """The sum of a linear model and a network.

@@ -15,8 +15,6 @@ from graphbox.pglbox.keys import KEYS, Fate, Key
 from graphbox.pglbox.run_file import KeyPath, render
 from graphbox.pglbox.settings import Settings, read_settings
 
-__all__ = ["Conversion", "Outcome", "convert"]
-
 _MODEL = "walk"
 _SHOWN_CHARACTERS = 60
 _NOTHING, _SAME = "asks for nothing", "the same here"

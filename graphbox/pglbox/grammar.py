@@ -19,8 +19,6 @@ from itertools import pairwise
 
 from graphbox.errors import UsageError
 
-__all__ = ["EdgeName", "parse_edge", "parse_files", "parse_metapaths", "parse_node_types", "parse_pairs"]
-
 _TYPE_NAME = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
 _RELATION = "to"
 _REVERSE = "rev_"

@@ -10,8 +10,6 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.pglbox.grammar import EdgeName, parse_edge, parse_files, parse_metapaths, parse_node_types
 from graphbox.pglbox.settings import Settings
 
-__all__ = ["graph_section", "metapaths"]
-
 EdgeType = tuple[str, str, str]
 Parsed = TypeVar("Parsed")
 

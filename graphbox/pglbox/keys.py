@@ -8,8 +8,6 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Literal
 
-__all__ = ["KEYS", "Fate", "Key", "Kind", "key_table"]
-
 Kind = Literal["text", "integer", "number", "flag", "names", "integers", "mapping", "any"]
 
 

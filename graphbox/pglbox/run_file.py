@@ -10,8 +10,6 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-__all__ = ["KeyPath", "render"]
-
 KeyPath = tuple[str, ...]
 
 _WIDTH = 110

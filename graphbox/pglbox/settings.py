@@ -11,8 +11,6 @@ from graphbox.config.problem import Problem
 from graphbox.config.source import Source, describe_value, read_source
 from graphbox.errors import ConfigError
 
-__all__ = ["Settings", "read_settings"]
-
 # PGLBox reads YAML 1.1, in which these words are booleans too.
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 

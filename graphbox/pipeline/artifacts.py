@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.artifact import Artifact, Manifest
 
-__all__ = ["MeasuredBy", "measured_by", "new_version", "precision_of", "register"]
-
 
 def new_version(context: StageContext, stage: str, name: str) -> tuple[int, Path]:
     """Return a new version number of ``name`` and the folder for it.

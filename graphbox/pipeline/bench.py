@@ -16,8 +16,6 @@ from graphbox.workspace import BenchRecord, ModelRecord, Operation, Workspace
 if TYPE_CHECKING:
     from graphbox.deploy.bench import BatchLatency
 
-__all__ = ["bench_models", "with_active"]
-
 _log = logging.getLogger("graphbox.pipeline")
 
 

@@ -10,8 +10,6 @@ from graphbox.errors import UsageError
 from graphbox.pipeline.stage import Stage
 from graphbox.workspace import RunRecord
 
-__all__ = ["changed_keys", "changed_stages", "check_overrides"]
-
 _MOST_NAMED = 3
 
 

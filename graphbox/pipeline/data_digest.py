@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
     from graphbox.graph.columns import Column
 
-__all__ = ["digest_of_graph", "digest_of_source", "identity_of_file"]
-
 
 def digest_of_graph(graph: Graph) -> str:
     """Return a SHA-256 (hex) of all that a graph holds: types, ids, features, edges."""

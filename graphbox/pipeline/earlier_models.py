@@ -9,8 +9,6 @@ from graphbox.config.section import is_start_folder
 from graphbox.errors import NotFoundError, UsageError, did_you_mean
 from graphbox.workspace import RunRecord, Workspace
 
-__all__ = ["earlier_models"]
-
 
 def earlier_models(config: RunConfig, workspace: Workspace, run_id: str) -> dict[str, Path]:
     """Return the folders of checkpoints that the models of a run start from, by model.

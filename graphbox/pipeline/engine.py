@@ -25,8 +25,6 @@ from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages import STAGES
 from graphbox.workspace import RunRecord, RunWriter, Workspace, folder_size
 
-__all__ = ["continue_run", "run_pipeline", "same_training"]
-
 _log = logging.getLogger("graphbox.pipeline")
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from graphbox.errors import DoesNotFitError, GraphboxError, InterruptedRunError, missing_extra
 from graphbox.pipeline.progress import STOPPED
 
-__all__ = ["EXTRAS", "known_failure", "stage_failure"]
-
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "train": ("torch", "torch_geometric", "sklearn", "scipy", "onnx", "onnxscript", "safetensors"),
 }

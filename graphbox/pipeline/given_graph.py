@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph, GraphSource
     from graphbox.graph.ingest import ImportReport
 
-__all__ = ["GivenGraph", "StepProgress", "given_graph"]
-
 StepProgress: TypeAlias = Callable[[str, int, int], None]
 _ORIGIN = "the graph given"
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from graphbox.graph.delta import AppendReport, RemoveReport
     from graphbox.graph.schema import IdType
 
-__all__ = [
-    "Removal",
-    "append_tables",
-    "compact_graph",
-    "given_ids",
-    "ids_of_file",
-    "read_ids",
-    "removal_of_tables",
-    "remove_from_graph",
-]
-
 _BATCH_BYTES = 16 << 20
 
 

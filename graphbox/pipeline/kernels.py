@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphbox.native import Int64Array
     from graphbox.sample.adjacency import EdgeType
 
-__all__ = ["KernelShare", "kernel_shares"]
-
 _EDGE_TYPE: EdgeType = ("node", "to", "node")
 _NUM_NEIGHBORS = 10
 _WALK_STEPS = 40

@@ -10,8 +10,6 @@ from typing import Any
 
 from graphbox.workspace.run_writer import write_text
 
-__all__ = ["Measured"]
-
 Metrics = dict[str, float | int]
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from graphbox.config.kinds import section_of
 from graphbox.errors import UsageError
 
-__all__ = ["model_mistakes"]
-
 
 def model_mistakes(models: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
     """Yield key, message and hint for each import path that cannot be imported.

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from graphbox.errors import InterruptedRunError
 
-__all__ = ["STOPPED", "Progress", "Silence", "Stop", "stop_on_signals"]
-
 STOPPED = "stopped on request"
 
 

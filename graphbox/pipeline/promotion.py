@@ -11,16 +11,6 @@ from graphbox.errors import NotFoundError
 from graphbox.pipeline.bench import bench_models, with_active
 from graphbox.workspace import Comparison, ModelRecord, Workspace, compare
 
-__all__ = [
-    "Promotion",
-    "active_version",
-    "apply_rule",
-    "measure_beside_active",
-    "promote_stage",
-    "promotion_now",
-    "rule_of_run",
-]
-
 
 @dataclass(frozen=True)
 class Promotion:

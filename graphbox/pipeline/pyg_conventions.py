@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from graphbox.graph.columns import Column
     from graphbox.graph.tables import NodeTable, OwnEdges
 
-__all__ = ["as_trained"]
-
 _MASKS = ("train_mask", "val_mask", "test_mask")
 _SPLIT = "split"
 _PARTS = ("test", "train", "validation")

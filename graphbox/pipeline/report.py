@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from graphbox.graph import Graph
 
-__all__ = ["SHOWN_CHUNKS", "RunReport"]
-
 SHOWN_CHUNKS = 50
 """How many of the last chunks of a stream a report tells."""
 

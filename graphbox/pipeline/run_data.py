@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from graphbox.train import TrainedModel
     from graphbox.train.tasks import Split
 
-__all__ = ["RunData"]
-
 
 @dataclass(frozen=True, eq=False)
 class RunData:

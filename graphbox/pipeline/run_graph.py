@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     from graphbox.config.graph_schema import SchemaOf
     from graphbox.graph import Graph
 
-__all__ = [
-    "check_graph",
-    "is_changed",
-    "open_run_graph",
-    "release_unused_versions",
-    "remove_run",
-    "schema_of_run",
-]
-
 
 def open_run_graph(workspace: Workspace, run_id: str, imported: Mapping[str, Any]) -> Graph:
     """Open the version of a graph that a run was trained on.

@@ -12,8 +12,6 @@ from graphbox.errors import GraphboxError
 from graphbox.pipeline.progress import Progress, Stop
 from graphbox.workspace import Workspace
 
-__all__ = ["Stage", "StageContext", "StageResult"]
-
 
 @dataclass(frozen=True)
 class StageContext:

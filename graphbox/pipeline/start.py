@@ -18,8 +18,6 @@ from graphbox.pipeline.report import RunReport
 from graphbox.pipeline.stored_graph import stored_schema
 from graphbox.workspace import Workspace
 
-__all__ = ["run"]
-
 
 def run(
     config: str | Path | Mapping[str, Any] | RunConfig,

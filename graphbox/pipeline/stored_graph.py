@@ -13,8 +13,6 @@ from graphbox.workspace import Workspace
 if TYPE_CHECKING:
     from graphbox.graph import Graph, GraphSource
 
-__all__ = ["schema_of_graph", "schema_of_source", "stored_schema"]
-
 _NO_EDGES = np.zeros(0, np.int64)
 
 

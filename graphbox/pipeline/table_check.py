@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphbox.graph.schema import IdType
     from graphbox.graph.source import Table
 
-__all__ = ["table_mistakes"]
-
 _Key: TypeAlias = tuple[str | int, ...]
 _Mistake: TypeAlias = tuple[_Key, str, str | None]
 _Reading: TypeAlias = "Callable[[pa.Array, str], object]"

@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = [
-    "Adjacency",
-    "Arrays",
-    "Direction",
-    "EdgeColumn",
-    "EdgeColumnName",
-    "EdgeType",
-    "GraphLike",
-    "LiveAdjacency",
-    "LiveGraph",
-    "as_arrays",
-    "directed_steps",
-    "edge_column",
-    "edge_type_name",
-    "is_tiered",
-    "lists_of",
-    "steps_of_metapath",
-]
-
 EdgeType: TypeAlias = tuple[str, str, str]
 """``(source type, relation, target type)``."""
 

@@ -23,20 +23,6 @@ from graphbox.sample.adjacency import (
     edge_column,
 )
 
-__all__ = [
-    "RelationLists",
-    "Times",
-    "WeightSums",
-    "Weights",
-    "derived_table_bytes",
-    "no_column",
-    "relation_lists_of",
-    "same_memory",
-    "times_of",
-    "weight_sums_of",
-    "weights_of",
-]
-
 Table = TypeVar("Table", _core.AliasTables, _core.TimeOrder, _core.WeightSums)
 Kept = TypeVar("Kept")
 _Build: TypeAlias = Callable[[Int64Array, npt.NDArray[Any], str, int], Table]

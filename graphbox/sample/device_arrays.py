@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from graphbox.bandwidth import Bandwidths
 
-__all__ = ["DeviceArrays", "Misses", "RowBlocks"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 Misses: TypeAlias = Literal["read", "copy"]

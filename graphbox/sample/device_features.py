@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from graphbox.bandwidth import Bandwidths
     from graphbox.sample.sampled import HeteroSample
 
-__all__ = ["DeviceFeatures"]
-
 
 class DeviceFeatures:
     """Fetches rows of features to a device, for loaders over a :class:`graphbox.sample.DeviceGraph`.

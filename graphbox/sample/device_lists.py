@@ -13,8 +13,6 @@ from graphbox.sample.resident_lists import ListColumn, Residents
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceAdjacency", "DeviceWeights", "HeldColumn", "HeldLists"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceAdjacency:

@@ -22,8 +22,6 @@ from graphbox.sample.sampled import HeteroSample
 if TYPE_CHECKING:
     from graphbox.sample.neighbor_gpu import DrawingByTime
 
-__all__ = ["check_tiers", "device_weighted_types", "sample_on_device", "timed_types"]
-
 
 def sample_on_device(
     graph: DeviceGraph,

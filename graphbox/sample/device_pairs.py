@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from graphbox.sample.pairs_gpu import DeviceWindows
     from graphbox.sample.walk_gpu import WalkerDraws
 
-__all__ = ["device_walk_pairs", "pairs_of_tensor"]
-
 Pairs = tuple["torch.Tensor", "torch.Tensor"]
 Key = tuple[int, int, int]
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphbox.native import Int64Array
     from graphbox.sample.resident_lists import Residents
 
-__all__ = ["DeviceColumn", "DeviceTimes", "HeldTimes", "host_times"]
-
 _ORDER_COLUMNS = 2  # times and shifts; what draws by weight need comes after them
 
 Column = TypeVar("Column")

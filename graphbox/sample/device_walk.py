@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.walk_gpu import DeviceWalk, DeviceWalker
 
-__all__ = [
-    "DeviceWalkers",
-    "device_walkers",
-    "plan_device_walk",
-    "walk_device_graph",
-]
-
 DirectedStep = tuple[EdgeType, Direction, str]
 
 

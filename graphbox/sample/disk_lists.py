@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["DiskColumn", "DiskLists", "DiskTier", "Staging"]
-
 ListKey = tuple[EdgeType, Direction]
 
 _BLOCK_BYTES = 4096

@@ -13,17 +13,6 @@ from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import Adjacency
 from graphbox.sample.derived import times_of, weight_sums_of
 
-__all__ = [
-    "TemporalStrategy",
-    "check_temporal",
-    "of_type",
-    "set_times",
-    "time_array",
-    "times_of_nodes",
-    "times_of_seeds",
-    "times_of_trees",
-]
-
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 
 

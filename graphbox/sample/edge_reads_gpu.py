@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.resident_lists import Residents
 
-__all__ = [
-    "TieredReads",
-    "copy_elements",
-    "list_begin",
-    "load_alias",
-    "load_edges",
-    "lower_bound",
-    "tiered_reads",
-    "upper_bound",
-]
-
 _BLOCK = 1024
 
 

@@ -14,8 +14,6 @@ from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import Adjacency, Arrays, EdgeType, as_arrays, edge_type_name
 from graphbox.sample.list_order import most_parallel_edges
 
-__all__ = ["ExcludedEdges", "ExcludedPairs", "ExcludedRows", "excluded_pairs", "excluded_rows"]
-
 ExcludedPairs: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array]
 """Relation number, targets, sources, groups, groups of trees."""
 

@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from graphbox.sample.device_times import DeviceTimes
     from graphbox.sample.excluded import ExcludedPairs
 
-__all__ = [
-    "ExcludedLists",
-    "excluded_lists",
-    "excluded_places",
-    "find_row",
-    "is_excluded",
-    "ranges_of",
-    "skip_excluded",
-]
-
 _BLOCK = 256
 
 

@@ -11,8 +11,6 @@ import math
 import triton
 import triton.language as tl
 
-__all__ = ["exponential"]
-
 _SQRT_HALF_BITS = tl.constexpr(0x3FE6A09E667F3BCD)
 _LOG_2 = tl.constexpr(math.log(2))
 _THIRD = tl.constexpr(1 / 3)

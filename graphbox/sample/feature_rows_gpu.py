@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.resident_lists import Residents
 
-__all__ = ["read_rows"]
-
 _TILE = 1024  # words of a program
 _MOST_COLUMNS = 256
 

@@ -23,8 +23,6 @@ from graphbox.sample.tiered_neighbor import SampledPass
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["BatchFeatures", "FetchCounts", "PassFetch", "TierFetch"]
-
 Array: TypeAlias = npt.NDArray[Any]
 BatchFeatures: TypeAlias = dict[str, dict[str, Array]]
 """Rows of a batch's nodes by node type and name; of slots the values, and their offsets as ``name_ptr``."""

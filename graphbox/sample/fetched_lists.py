@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["FetchedLists", "ListBudget", "ListDrawing"]
-
 _POSITION_BYTES = 8
 _COLUMN_BYTES: dict[EdgeColumnName, int] = {"weight": 4, "timestamp": 8}
 _ALIAS_BYTES = 8

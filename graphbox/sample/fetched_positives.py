@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
     from graphbox.sample.negative import KnownPositives
 
-__all__ = ["FetchedPositives"]
-
 _EDGE_BYTES = 64
 """The most bytes an edge takes while links are put among those that were read."""
 _ROWS_AT_A_TIME = 1 << 17

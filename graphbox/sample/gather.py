@@ -15,8 +15,6 @@ from graphbox.native import Int64Array, integer_array, is_torch, thread_count
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["gather_rows"]
-
 Array = npt.NDArray[Any]
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.relabel_gpu import NodePositions
 
-__all__ = ["HopEdges", "RelationEdges", "TypeNodes", "seeded_types"]
-
 
 class HopEdges(NamedTuple):
     """The edges of one relation at one hop.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from graphbox.sample.device import DeviceAdjacency, DeviceWeights
     from graphbox.sample.device_times import DeviceTimes
 
-__all__ = ["DeviceRelation", "Draws", "Frontier", "Spans", "find_spans"]
-
 _BLOCK = 1024
 _ALL = 2**31 - 1
 

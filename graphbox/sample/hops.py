@@ -8,8 +8,6 @@ from graphbox.errors import UsageError
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, edge_type_name
 from graphbox.sample.device import DeviceGraph
 
-__all__ = ["checked_hops", "hops_by_edge_type"]
-
 _MOST_HOPS = 255
 _MOST_NEIGHBORS = 2**31 - 1
 

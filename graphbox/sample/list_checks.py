@@ -10,8 +10,6 @@ import numpy.typing as npt
 from graphbox.errors import DataError
 from graphbox.native import Int64Array
 
-__all__ = ["check_degrees", "check_lists", "check_neighbors"]
-
 _LARGEST_DEGREE = 2**31 - 1
 
 

@@ -7,8 +7,6 @@ import weakref
 from graphbox import _core
 from graphbox.sample.adjacency import Adjacency, Arrays
 
-__all__ = ["most_parallel_edges"]
-
 _known: dict[int, tuple[weakref.ref[Adjacency], int]] = {}
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.negative_gpu import DeviceNegatives
 
-__all__ = ["KnownPositives", "NegativeSampler", "edge_type_of", "known_positive_rows"]
-
 KnownPositives = tuple[Int64Array, npt.NDArray[Any], str, _core.Overlay | None]
 """Known positives as the native core takes them: a row for each query."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.negative import NegativeSampler
 
-__all__ = ["DeviceNegatives"]
-
 _NEGATIVE_STREAM = 3  # Stream::kNegative of csrc/random/philox.h
 _BLOCK = 128
 

@@ -39,8 +39,6 @@ from graphbox.sample.sampled import HeteroSample, NeighborSample
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["sample_heterogeneous", "sample_neighbors"]
-
 _UNKNOWN = -1
 _ANY_TYPE: EdgeType = ("", "csc", "")  # of an adjacency that is given without a graph
 

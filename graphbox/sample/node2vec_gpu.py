@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.walk_gpu import DeviceWalk, WalkerDraws
 
-__all__ = ["node2vec_parameters", "node2vec_walks"]
-
 _BLOCK = 32
 _HOP = tl.constexpr(1)
 _ALIAS_HOP = tl.constexpr(4)

@@ -11,8 +11,6 @@ from graphbox.sample.pinned import to_device
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["node_tensor"]
-
 
 def node_tensor(nodes: object, num_nodes: int, device: torch.device, name: str) -> torch.Tensor:
     """Return node indices as a contiguous int64 tensor on ``device``.

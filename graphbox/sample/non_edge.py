@@ -16,8 +16,6 @@ from graphbox.sample.negative import NegativeSampler, edge_type_of, known_positi
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NonEdgeSampler"]
-
 
 class NonEdgeSampler:
     """Draws pairs (source, target) that no edge of a type joins, all of them equally likely.

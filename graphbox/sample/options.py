@@ -11,8 +11,6 @@ from graphbox.native import seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
 from graphbox.sample.drawing import TemporalStrategy
 
-__all__ = ["NeighborKeywords", "NeighborOptions", "lacks_attribute"]
-
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 
 

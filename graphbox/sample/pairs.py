@@ -28,8 +28,6 @@ from graphbox.sample.walk_plan import WalkKeywords, WalkOptions, WalkPlan, plan_
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["keep_probability", "skip_gram_pairs", "walk_pairs"]
-
 Pairs: TypeAlias = tuple[Int64Array, Int64Array]
 PairArguments: TypeAlias = tuple[int, Int64Array | None, bool, npt.NDArray[np.float64] | None]
 """Window, offsets of columns, whether windows are drawn, shares to keep: as the native core takes them."""

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.walk_gpu import WalkerDraws
 
-__all__ = [
-    "WINDOW_STREAM",
-    "DeviceWindows",
-    "WalkPlaces",
-    "count_pairs",
-    "keep_thresholds",
-    "places_of_walks",
-    "write_pairs",
-]
-
 WINDOW_STREAM = 6
 """``Stream::kWindow`` of ``csrc/random/philox.h``."""
 

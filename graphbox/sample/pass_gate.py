@@ -6,8 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["PassGate"]
-
 
 class PassGate:
     """Lets any number of threads read, or one thread change what they read.

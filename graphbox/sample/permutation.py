@@ -6,8 +6,6 @@ from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, epoch_number, seed_number
 
-__all__ = ["permutation"]
-
 
 def permutation(size: int, seed: int = 0, epoch: int = 0) -> Int64Array:
     """Return 0 ... ``size`` - 1 in a random order (Fisher and Yates), int64 [size].

@@ -17,8 +17,6 @@ from graphbox.words import counted_bytes
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["as_tensor", "on_own_pages", "pinned_copy", "pinned_empty", "to_device"]
-
 _PORTABLE = 1  # cudaHostRegisterPortable
 
 

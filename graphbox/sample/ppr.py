@@ -24,8 +24,6 @@ from graphbox.sample.walk_plan import check_weighted, plan_steps, probability, s
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PprNeighbors", "ppr_neighbors"]
-
 Array = TypeVar("Array")
 
 _MOST_VISITS = 2**24

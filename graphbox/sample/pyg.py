@@ -22,8 +22,6 @@ from graphbox.native import seed_number
 from graphbox.sample.adjacency import EdgeType, GraphLike
 from graphbox.sample.neighbor import sample_heterogeneous, sample_neighbors
 
-__all__ = ["PygNeighborSampler"]
-
 
 class PygNeighborSampler(BaseSampler):  # type: ignore[misc]  # the package has no types
     """Samples in-neighbours for the loaders of PyTorch Geometric.

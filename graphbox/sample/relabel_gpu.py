@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.device import DeviceGraph
 
-__all__ = ["NodePositions", "lent_positions"]
-
 _BLOCK = 1024
 _MOST_SAMPLES = 2**31 - 1
 _FIRST_CANDIDATE = tl.constexpr(2**31)

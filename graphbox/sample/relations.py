@@ -12,15 +12,6 @@ from graphbox.sample.derived import RelationLists, relation_lists_of, weights_of
 from graphbox.sample.drawing import check_temporal, set_times
 from graphbox.sample.options import NeighborOptions, lacks_attribute
 
-__all__ = [
-    "IndexedLists",
-    "Sampled",
-    "give_attributes",
-    "indexed_lists",
-    "keep_to_times",
-    "sampled_relation",
-]
-
 
 class Sampled(NamedTuple):
     """An edge type that is sampled.

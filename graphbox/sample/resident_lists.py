@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
     from graphbox.bandwidth import Bandwidths
 
-__all__ = [
-    "SECTOR_BYTES",
-    "ListColumn",
-    "ResidentLists",
-    "ResidentStatistics",
-    "Residents",
-    "age_uses",
-    "copy_lists",
-    "sectors_of_byte",
-]
-
 SECTOR_BYTES = 32
 """The least a device reads."""
 

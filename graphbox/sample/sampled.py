@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from graphbox.sample.adjacency import EdgeType
 
-__all__ = ["HeteroSample", "NeighborSample"]
-
 Array = TypeVar("Array")
 
 

@@ -11,8 +11,6 @@ from graphbox.bandwidth_gpu import SECTOR_BYTES, Place, touched_sectors
 if TYPE_CHECKING:
     from graphbox.sample.neighbor_gpu import DeviceRelation, HopEdges
 
-__all__ = ["hop_sectors", "indptr_sectors", "step_sectors", "written_sectors"]
-
 _OFFSET_BYTES = 8
 _ALIAS_BYTES = 8
 _STEP_BYTES = 8

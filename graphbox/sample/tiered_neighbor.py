@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["BatchKey", "PassSample", "SampledPass", "sample_pass"]
-
 BatchKey: TypeAlias = tuple[int, int]
 """Epoch and number of a batch: with the seed what its draws depend on."""
 

@@ -31,8 +31,6 @@ from graphbox.sample.sampled import HeteroSample
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DevicePassSample", "sample_disk_lists"]
-
 _BLOCK = 1024
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 

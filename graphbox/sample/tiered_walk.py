@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import Payload, TieredEdges
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["TieredStep", "TieredWalker", "walk_tiers"]
-
 _WEIGHT_BYTES = 24
 """Memory of an edge's weight while it is chosen by, of its id and of its alias entry."""
 

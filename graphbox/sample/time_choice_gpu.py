@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from graphbox.sample.excluded_gpu import ExcludedLists
     from graphbox.sample.hop_spans_gpu import Draws, Frontier, Spans
 
-__all__ = ["choose_by_time"]
-
 _INFINITE = tl.constexpr(float("inf"))
 _CHUNK = tl.constexpr(128)  # edges that are looked at together
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from graphbox.sample.growing_sample import HopEdges
     from graphbox.sample.hop_spans_gpu import Draws, Frontier, Spans
 
-__all__ = ["MOST_WITHOUT_REPLACEMENT", "choose_uniform"]
-
 MOST_WITHOUT_REPLACEMENT = 512
 """Distinct edges of a node that kernels choose, unless they choose all."""
 

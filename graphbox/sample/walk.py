@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["random_walk"]
-
 
 class _Keywords(WalkKeywords, total=False):
     seed: int

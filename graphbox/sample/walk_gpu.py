@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.device import DeviceAdjacency, DeviceWeights
 
-__all__ = ["WALK_STREAM", "DeviceWalk", "DeviceWalkStep", "DeviceWalker", "WalkerDraws"]
-
 WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
 _BLOCK = 128
 _RESTART_HOP = tl.constexpr(2)  # hops of the counter: see csrc/sample/walk.cpp

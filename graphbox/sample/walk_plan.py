@@ -25,25 +25,6 @@ from graphbox.sample.adjacency import (
 from graphbox.sample.derived import times_of, weights_of
 from graphbox.sample.list_order import most_parallel_edges
 
-__all__ = [
-    "TimeStrategy",
-    "WalkKeywords",
-    "WalkOptions",
-    "WalkPlan",
-    "Walkers",
-    "check_weighted",
-    "column_types",
-    "plan_steps",
-    "plan_walk",
-    "probability",
-    "step_count",
-    "steps_to_follow",
-    "walk_step",
-    "walkers_of",
-    "weighted_steps",
-    "whole_number",
-]
-
 TimeStrategy: TypeAlias = Literal["uniform", "linear"]
 """How a temporal walk chooses among the edges that are late enough."""
 

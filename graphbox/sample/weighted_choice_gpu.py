@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from graphbox.sample.excluded_gpu import ExcludedLists
     from graphbox.sample.hop_spans_gpu import Draws, Frontier, Spans
 
-__all__ = ["choose_weighted", "is_among", "is_open", "take_all", "take_new", "take_wide"]
-
 _TILE = 512
 _NARROW_DEGREE = tl.constexpr(64)  # kMaskDegree: up to here a key has 32 bits of the generator, else 52
 _NARROW_KEYS = tl.constexpr(1)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BatchArrays", "GradientArrays", "RowArrays", "TieredRows"]
-
 
 class RowArrays(NamedTuple):
     """Rows of a table in one memory: the device's own, or pinned host memory that it reads and writes.

@@ -26,8 +26,6 @@ from graphbox.skip_gram.walks import DeviceWalks
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DeviceBatches"]
-
 
 class _Walkers(NamedTuple):
     """The walkers of an epoch; all but ``host_offsets`` on the device."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.negative_gpu import DeviceNegatives
 
-__all__ = ["DeviceSkipGram", "SkipGramSettings", "row_budget_bytes"]
-
 _SHARE_OF_FREE = 0.9
 """Of the memory that a device has free, for rows: neighbours and batches have the rest."""
 

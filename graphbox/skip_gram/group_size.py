@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from graphbox.skip_gram.tile_shapes import TileShape
 
-__all__ = ["GroupSize", "batches_of_group", "batches_side_by_side", "group_bytes"]
-
 _WALKS_OF_GROUP = 8192
 """Groups of batches have about so many walks: then the loop looks at the time. The same on all devices: a
 training that goes on elsewhere counts the same groups."""

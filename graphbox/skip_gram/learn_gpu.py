@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from graphbox.skip_gram.arrays import BatchArrays, GradientArrays, TieredRows
     from graphbox.skip_gram.tile_shapes import TileShape
 
-__all__ = ["Learning", "LearningGroup", "launch_gradients", "launch_update", "shared_bytes"]
-
 _PRECISION = "tf32x3"  # products of float32 by tensor cores, without loss of digits
 _SOURCES = 4  # gradients of a row that are read together
 _STAGES = 2  # of the pipeline that reads rows ahead

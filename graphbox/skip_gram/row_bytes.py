@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from graphbox.words import counted_bytes
 
-__all__ = ["ROOM_FOR_ROWS", "RowRoom", "device_row_bytes", "position_bytes", "rows_without_room"]
-
 ROOM_FOR_ROWS = (
     "raise `memory.tables` or `memory.hbm.tables`, lower dim, or train on the CPU with `device: cpu`, which "
     "takes rows from SSD"

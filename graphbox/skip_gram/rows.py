@@ -26,8 +26,6 @@ from graphbox.table.settings import table_settings
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DeviceRows", "RowTiers"]
-
 _CHUNK_BYTES = 4 << 20
 """Rows that are moved at once: a table with rows on SSD has all of them in memory."""
 _ROW_OVERHEAD_BYTES = 40

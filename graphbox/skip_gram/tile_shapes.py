@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from graphbox.errors import UnsupportedError
 
-__all__ = ["MOST_VALUES", "TileShape", "tile_shape"]
-
 MOST_VALUES = 512
 """The longest rows that kernels have room for."""
 

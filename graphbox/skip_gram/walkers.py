@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from graphbox import _core
 
-__all__ = ["WalkBatches", "even_offsets"]
-
 
 @dataclass(frozen=True, eq=False)
 class WalkBatches:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from graphbox.sample.walk_gpu import DeviceWalker, WalkerDraws
 
-__all__ = ["DeviceWalks", "EdgesOnDevice", "OneTypeLists", "WalksOnDevice"]
-
 _EDGE: EdgeType = ("node", "to", "node")
 
 

@@ -13,27 +13,6 @@ from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import host_array
 
-__all__ = [
-    "DEFAULT_BETAS",
-    "NO_BUDGET",
-    "DType",
-    "Float32Array",
-    "Nonfinite",
-    "Optimizer",
-    "budget_bytes",
-    "chosen",
-    "float32_rows",
-    "integer",
-    "is_used",
-    "new_rows",
-    "nonnegative",
-    "number_pair",
-    "positive_or_infinite",
-    "refuse_unused",
-    "shard_numbers",
-    "writable_rows",
-]
-
 Optimizer: TypeAlias = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl"]
 DType: TypeAlias = Literal["float32", "float16"]
 Nonfinite: TypeAlias = Literal["refuse", "skip"]

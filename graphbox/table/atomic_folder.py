@@ -15,8 +15,6 @@ from graphbox import _core
 from graphbox.durable import flush_to_disk, is_running
 from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, NotFoundError
 
-__all__ = ["atomic_folder", "system_errors", "write_durably"]
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

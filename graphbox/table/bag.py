@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from graphbox.table.device_table import DeviceTable
     from graphbox.table.distributed_table import ShardedTable
 
-__all__ = ["BagMode", "BagSlot", "TableEmbeddingBag", "TableEmbeddingBagCollection"]
-
 BagMode: TypeAlias = Literal["sum", "mean"]
 SlotInput: TypeAlias = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]
 

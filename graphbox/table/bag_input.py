@@ -14,8 +14,6 @@ from graphbox.table.key_bags import offsets_of
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["BagInput", "bag_input"]
-
 
 @dataclass(frozen=True, slots=True)
 class BagInput:

@@ -15,8 +15,6 @@ from graphbox import _core
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
 from graphbox.table.catalogue_contents import CatalogueContents, CatalogueDamage, ListedSegment
 
-__all__ = ["Catalogue"]
-
 _FORMAT_VERSION: Final = 1
 _FORMAT_TEXT: Final = json.dumps(
     {"format": "graphbox table catalogue", "format_version": _FORMAT_VERSION}

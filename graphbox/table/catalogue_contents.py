@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CatalogueContents", "CatalogueDamage", "FolderContents", "ListedSegment"]
-
 
 class CatalogueDamage(Exception):  # noqa: N818 - never leaves this package: what is damaged is made anew
     """The catalogue cannot be read. The message says why."""

@@ -30,17 +30,6 @@ from graphbox.table.settings import POLICY_STATE, table_settings
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = [
-    "CHAINS",
-    "CONTENTS",
-    "ChainName",
-    "CheckpointOf",
-    "native_parts",
-    "read_policy_state",
-    "sealed",
-    "write_checkpoints",
-]
-
 _logger = logging.getLogger(__name__)
 
 ChainName: TypeAlias = Literal["training", "serving"]

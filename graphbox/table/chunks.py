@@ -12,8 +12,6 @@ from graphbox.table.arguments import Float32Array
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["chunks_of"]
-
 
 def chunks_of(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
     """Yield keys and rows; see :meth:`graphbox.table.EmbeddingTable.items`."""

@@ -12,8 +12,6 @@ from graphbox.native import integer_array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["check_counts", "count_tensor", "gradient_rows", "key_tensor", "output_rows"]
-
 _INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from graphbox.native import Int64Array
     from graphbox.table.device_table import DeviceTable
 
-__all__ = ["DeviceSlots", "MissingRows", "PushedRows", "RowSums", "sums_of_counts"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlots:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from graphbox.table.optimizer_gpu import DeviceOptimizer
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["bytes_for", "checked_budget", "does_not_fit", "form_of", "slots_within", "staged_rows"]
-
 _SHARE_OF_FREE: Final = 0.75
 _BYTES_WITHOUT_GPU: Final = 64 << 20
 _STAGED_BYTES: Final = 32 << 20

@@ -12,8 +12,6 @@ from graphbox.device import keep_until_used
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DeviceCounters"]
-
 
 class DeviceCounters:
     """Adds to the counters of rows what a push showed and clicked.

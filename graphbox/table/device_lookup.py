@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from graphbox.table.device_table import DeviceTable
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["DeviceGradient", "DeviceLookup", "DevicePulledRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceLookup:

@@ -15,8 +15,6 @@ from graphbox.errors import GraphboxError, TimeLimitError
 if TYPE_CHECKING:
     from graphbox.native import Int64Array
 
-__all__ = ["DevicePrefetch", "DevicePrefetched", "ReadAhead"]
-
 
 @dataclass(frozen=True, slots=True)
 class DevicePrefetched:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from graphbox.native import Int64Array
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["DeviceRows"]
-
 _EVICTED_SHARE: Final = 16
 
 

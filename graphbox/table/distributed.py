@@ -29,8 +29,6 @@ from graphbox.errors import (
 from graphbox.native import Int64Array
 from graphbox.table.distributed_board import ProcessBoard
 
-__all__ = ["DEFAULT_TIMEOUT_SECONDS", "FILES_TIMEOUT_SECONDS", "ProcessGroup"]
-
 DEFAULT_TIMEOUT_SECONDS = 600.0
 
 FILES_TIMEOUT_SECONDS = 86_400.0

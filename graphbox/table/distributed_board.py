@@ -8,8 +8,6 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Place", "ProcessBoard"]
-
 _SLOT_BYTES = 512
 _HEADER = struct.Struct("<qqqH")  # process id, number of the operation, state, bytes of the text
 _TEXT_BYTES = _SLOT_BYTES - _HEADER.size

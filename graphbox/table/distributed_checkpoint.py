@@ -16,8 +16,6 @@ from graphbox.table.manifest import LIVE, MANIFEST, POLICIES, Part, read_manifes
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["save_sharded"]
-
 
 def save_sharded(table: EmbeddingTable, path: Path, processes: ProcessGroup, name: str) -> None:
     """Write one checkpoint of the rows of all processes; all return when it is in place.

@@ -14,8 +14,6 @@ from graphbox import _core
 if TYPE_CHECKING:
     from graphbox.table.distributed import ProcessGroup
 
-__all__ = ["KeyExchange", "owners_of"]
-
 _LOW: Final = (1 << 32) - 1
 
 

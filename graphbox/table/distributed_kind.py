@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeGuard
 if TYPE_CHECKING:
     from graphbox.table.distributed_table import ShardedTable
 
-__all__ = ["is_sharded"]
-
 
 def is_sharded(table: object) -> TypeGuard[ShardedTable]:
     """Return whether ``table`` is a :class:`ShardedTable`.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from graphbox.table.distributed_table import ShardedTable
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["ShardedGradient", "ShardedLookup", "ShardedRows"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShardedLookup:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphbox.table.key_bags import KeyBags
     from graphbox.table.policy import ShrinkReport
 
-__all__ = ["ShardedTable"]
-
 _WHOLE, _IN_PARTS, _REFUSED = range(3)
 """What a process has for a push: gradients of all keys of an exchange; others; one that is no number."""
 

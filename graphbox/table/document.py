@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from graphbox.errors import FormatError
 
-__all__ = ["RESTORE", "digest_of", "document_text", "read_document"]
-
 RESTORE: Final = "restore the checkpoint from a copy, or load another one"
 
 

@@ -15,8 +15,6 @@ from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
 from graphbox.table.atomic_folder import system_errors
 
-__all__ = ["chunk_rows_for", "dump_rows"]
-
 _CHUNK_BYTES = 8 << 20
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".tsv", ".txt")

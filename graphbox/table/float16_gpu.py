@@ -7,8 +7,6 @@ import triton.language as tl
 
 from graphbox.philox_gpu import draw_words
 
-__all__ = ["rounded_stochastically"]
-
 _DROPPED_BITS = tl.constexpr(13)  # of a float's mantissa
 _RANDOM_MASK = tl.constexpr((1 << 13) - 1)
 _LARGEST = tl.constexpr(0x7BFF)  # 65,504

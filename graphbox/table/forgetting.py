@@ -16,8 +16,6 @@ from graphbox.errors import FormatError, NotFoundError
 from graphbox.native import Int64Array
 from graphbox.table.manifest import read_manifest
 
-__all__ = ["Remnants", "find_remnants"]
-
 _SETTLED_S = 1.0
 """A checkpoint that lacks something is damaged when it has been as it is for so long: one that is being
 removed changes with each of its files."""

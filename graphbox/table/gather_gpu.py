@@ -12,8 +12,6 @@ from torch import Tensor
 from graphbox.device import check_device, on_device
 from graphbox.errors import UsageError
 
-__all__ = ["gather_rows", "gather_tiered"]
-
 _TILE_BYTES: Final = 8192  # of a program: enough that all of them together keep the memory busy
 _MOST_COLUMNS: Final = 4096
 _WARPS: Final = 4

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphbox.table.distributed_lookup import ShardedGradient
     from graphbox.table.distributed_table import ShardedTable
 
-__all__ = ["Gradient", "Gradients", "Pusher", "RowGradient", "collect", "pushers"]
-
 
 class RowGradient(Protocol):
     """The gradient of a lookup's results, wherever the rows are: in host memory, or on a device."""

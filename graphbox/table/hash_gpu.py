@@ -15,8 +15,6 @@ import triton.language as tl
 from graphbox.device import check_device, keep_until_used, on_device
 from graphbox.errors import ConflictError, DoesNotFitError, UsageError
 
-__all__ = ["DeviceHash"]
-
 _BLOCK = 128  # of one warp, whose threads wait for each other without a barrier
 _ENTRY = tl.constexpr(2)  # words of int64
 _FREE = tl.constexpr(-1)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["KeyBags", "offsets_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeyBags:

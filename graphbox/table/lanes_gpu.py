@@ -8,8 +8,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["lane_sum"]
-
 
 @triton.jit
 def _halves(tile, ROWS: tl.constexpr, WIDTH: tl.constexpr):

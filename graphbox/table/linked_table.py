@@ -15,8 +15,6 @@ from graphbox.table.settings import table_arguments, table_settings
 from graphbox.table.table import EmbeddingTable
 from graphbox.table.tier import TableFolder
 
-__all__ = ["linked_table"]
-
 
 def linked_table(
     checkpoint: Path, manifest: Manifest, folder: Path, *, memory_bytes: int | None, threads: int

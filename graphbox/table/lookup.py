@@ -17,8 +17,6 @@ from graphbox.table.gradients import Gradient, Gradients, RowGradient, collect
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "PulledRows", "RowLookup", "look_up"]
-
 CPU: Final = torch.device("cpu")
 
 _NUMBERS: Final = itertools.count()

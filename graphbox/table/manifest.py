@@ -11,20 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from graphbox.errors import FormatError, NotFoundError
 from graphbox.table.document import RESTORE, digest_of, document_text, read_document
 
-__all__ = [
-    "LIVE",
-    "MANIFEST",
-    "POLICIES",
-    "Chain",
-    "Contents",
-    "Kind",
-    "Manifest",
-    "Part",
-    "SealedFile",
-    "ServingValues",
-    "read_manifest",
-]
-
 Kind: TypeAlias = Literal["full", "base", "delta"]
 """What a checkpoint holds: all rows (``full``, ``base``) or those that changed; a base begins a chain."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphbox.table.device_table import DeviceTable
     from graphbox.table.distributed_table import ShardedTable
 
-__all__ = ["Ahead", "TableEmbedding", "TableModule"]
-
 
 class Ahead(Protocol):
     """Has pulled rows ahead of their forward pass."""

@@ -16,8 +16,6 @@ from graphbox.table.gradients import Gradients
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["TableOptimizer"]
-
 
 class TableOptimizer(torch.optim.Optimizer):
     """Keeps the gradients of table rows until ``step()``, as the optimizers of torch do.

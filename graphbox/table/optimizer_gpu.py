@@ -30,8 +30,6 @@ from graphbox.table.reduce_gpu import (
     sums_of_parts,
 )
 
-__all__ = ["DeviceOptimizer", "first_nonfinite"]
-
 _SGD = tl.constexpr(0)
 _ADAGRAD = tl.constexpr(1)
 _ROWWISE_ADAGRAD = tl.constexpr(2)

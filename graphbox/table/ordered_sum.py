@@ -11,8 +11,6 @@ from torch import Tensor
 
 from graphbox import _core
 
-__all__ = ["sum_of_equal", "sums_of_ranges"]
-
 
 def sum_of_equal(places: Tensor, values: Tensor, count: int) -> Tensor:
     """Return the sums of the values of each place, float32 [count, dim].

@@ -21,8 +21,6 @@ from graphbox.table.lookup import Plan, PulledRows
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["PipelinedBatches"]
-
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 Pulled = tuple[Plan, list[PulledRows]]

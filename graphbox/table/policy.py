@@ -15,19 +15,6 @@ from graphbox.errors import UsageError
 from graphbox.native import host_array
 from graphbox.table.arguments import Float32Array, chosen, integer, nonnegative
 
-__all__ = [
-    "Admission",
-    "CountAdmission",
-    "Eviction",
-    "Expiry",
-    "PolicyEvents",
-    "ProbabilityAdmission",
-    "RowCounters",
-    "ShowClickScore",
-    "ShrinkReport",
-    "TablePolicies",
-]
-
 Eviction: TypeAlias = Literal["clock", "score"]
 
 _MOST_COUNT: Final = 2**32 - 2

@@ -27,8 +27,6 @@ from graphbox.table.table import EmbeddingTable
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["VERSION_FILE", "PublicationState", "PublishedTables", "TablePublisher", "Version", "read_version"]
-
 VERSION_FILE: Final = "version.json"
 _FORMAT: Final = "graphbox-table-publication"
 _FORMAT_VERSION: Final = 1

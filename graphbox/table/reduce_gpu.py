@@ -19,16 +19,6 @@ from graphbox import _core
 from graphbox.device import check_device, on_device
 from graphbox.errors import UsageError
 
-__all__ = [
-    "check_rows",
-    "check_vector",
-    "gradients_at",
-    "is_first_of_equal",
-    "sum_equal_rows",
-    "sum_of_row",
-    "sums_of_parts",
-]
-
 _TILE: Final = 1024  # values of a program
 _FLAT_BLOCK: Final = 1024
 _MOST_COLUMNS: Final = 1024

@@ -12,8 +12,6 @@ from typing import Any, Final
 from graphbox.errors import ConflictError, UsageError
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["check_reference", "reference"]
-
 _identities: Final[weakref.WeakKeyDictionary[EmbeddingTable, str]] = weakref.WeakKeyDictionary()
 
 

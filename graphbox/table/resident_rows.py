@@ -14,8 +14,6 @@ from graphbox.table.hash_gpu import DeviceHash
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ResidentRows", "RowForm", "distinct_in_order"]
-
 _FREE: Final = 2**31 - 1
 """Stands for the last use of a slot without a row: later than all."""
 

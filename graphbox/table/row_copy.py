@@ -10,8 +10,6 @@ from graphbox.errors import UsageError
 from graphbox.native import Int64Array
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["check_same_rows", "copy_rows"]
-
 _BLOCK_BYTES = 1 << 20
 """At a time: tables with little memory beside rows on SSD have room for as many rows."""
 

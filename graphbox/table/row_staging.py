@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphbox.native import Int64Array
     from graphbox.table.resident_rows import RowForm
 
-__all__ = ["RowStaging"]
-
 
 class RowStaging:
     """Rows in pinned host memory and as many on the device, for copies in one piece between the two.

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from graphbox.table.lookup import RowLookup
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["TableRows", "TierAbove"]
-
 _ASSIGNED_BYTES: Final = 1 << 22
 """Rows of a part that is assigned at once: less than the least memory of a table on SSD."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
     from graphbox.table.tier import Prefetch
 
-__all__ = ["BatchKeys", "RowsAhead"]
-
 BatchKeys: TypeAlias = Mapping[str, Int64Array]
 """Keys that a batch will look up, by the name of their table."""
 

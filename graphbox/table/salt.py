@@ -14,8 +14,6 @@ from graphbox.native import Int64Array, integer_array, like
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["hashed_keys", "salted_keys", "salted_tensor", "unsalted_keys"]
-
 _LOW_31: Final = (1 << 31) - 1
 
 

@@ -26,8 +26,6 @@ from graphbox.table.table import EmbeddingTable
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ServingTable", "Unknown"]
-
 Unknown: TypeAlias = Literal["initial", "zeros"]
 
 

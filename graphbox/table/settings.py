@@ -17,8 +17,6 @@ from graphbox.table.policy import TablePolicies
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["POLICY_STATE", "check_same_settings", "table_arguments", "table_settings"]
-
 POLICY_STATE: Final = "policy_state"
 """What a checkpoint's settings say besides, of the file with the state of its policies."""
 

@@ -8,8 +8,6 @@ from graphbox import _core
 from graphbox.native import Int64Array, integer_array
 from graphbox.table.arguments import integer
 
-__all__ = ["shard_of"]
-
 
 def shard_of(keys: Any, shards: int) -> Int64Array:
     """Return the number of the shard that each key belongs to, where a table is divided into ``shards``.

@@ -10,8 +10,6 @@ from graphbox import _core
 if TYPE_CHECKING:
     from graphbox.table.rows import TableRows
 
-__all__ = ["Slots"]
-
 
 @dataclass(frozen=True, slots=True)
 class Slots:

@@ -17,8 +17,6 @@ from graphbox.table.atomic_folder import system_errors
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["RecordedState", "StateDamage", "StateRecords"]
-
 _FORMAT: Final = "graphbox table state"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<II")  # checksum of the rest; bytes of the JSON text that follows

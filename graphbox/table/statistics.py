@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from graphbox.table.policy import PolicyEvents
 from graphbox.table.tier import TierStatistics
 
-__all__ = ["DeviceTableStatistics", "TableStatistics"]
-
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:

@@ -24,8 +24,6 @@ from graphbox.table.linked_table import linked_table
 from graphbox.table.manifest import read_manifest
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["TableStore"]
-
 _CHECKPOINT: Final = "checkpoint"
 _TABLES: Final = "open-tables"
 _INDEX: Final = "store.json"

@@ -59,8 +59,6 @@ from graphbox.table.tier import (
     statistics_of,
 )
 
-__all__ = ["EmbeddingTable"]
-
 _MOST_VALUES = 65536
 
 

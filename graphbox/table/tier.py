@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from graphbox.table.catalogue import Catalogue
     from graphbox.table.table import EmbeddingTable
 
-__all__ = [
-    "OWNED_TABLES",
-    "ClosedTable",
-    "Prefetch",
-    "Prefetched",
-    "Recovery",
-    "TableFolder",
-    "TierStatistics",
-    "left_to_parent",
-    "statistics_of",
-]
-
 _logger = logging.getLogger(__name__)
 
 _EMPTY_CATALOGUE_BYTES: Final = 2 * mmap.PAGESIZE

@@ -9,8 +9,6 @@ import torch
 if TYPE_CHECKING:
     from graphbox.table.module import TableModule
 
-__all__ = ["look_up"]
-
 
 @torch.compiler.disable(reason="rows come from a table, outside of the graph")  # type: ignore[no-untyped-call,untyped-decorator]
 def look_up(module: TableModule, arguments: tuple[Any, ...]) -> Any:

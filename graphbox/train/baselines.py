@@ -28,14 +28,6 @@ from graphbox.train.recommendation.queries import adjacency, in_degree, known_an
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = [
-    "CLASSIFY_BASELINES",
-    "RECOMMEND_BASELINES",
-    "baselines_of",
-    "classify_baselines",
-    "recommend_baselines",
-]
-
 _RESTART = 0.15
 _PAGERANK_STEPS = 10
 _KNN_ROWS = 8

@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 from graphbox.table import EmbeddingTable, RowsAhead
 from graphbox.table.rows_ahead import BatchKeys
 
-__all__ = ["BatchesAhead"]
-
 Batch = TypeVar("Batch")
 
 _PASS_BATCHES = 32

@@ -30,8 +30,6 @@ from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.storage import save_tensors
 
-__all__ = ["NODES", "Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
-
 NODES = "nodes"
 """Folder of the ids of nodes beside the checkpoints of a model."""
 

@@ -15,8 +15,6 @@ from graphbox.config import ModelConfig
 from graphbox.device import device_in_words
 from graphbox.errors import DoesNotFitError
 
-__all__ = ["computing_on", "summing_in_order"]
-
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _FIXED_WORKSPACE = ":4096:8"
 """With it the products of cuBLAS are the same each time; read when the first is computed."""

@@ -32,17 +32,6 @@ from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = [
-    "BASELINE_EVALUATIONS",
-    "MODEL_EVALUATIONS",
-    "baseline_measures",
-    "evaluate_baselines",
-    "evaluate_embeddings",
-    "evaluate_logits",
-    "evaluate_scores",
-    "evaluate_trained",
-]
-
 Metrics = dict[str, float | int]
 
 

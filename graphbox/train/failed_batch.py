@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from graphbox.durable import write_atomically
 from graphbox.train.trainer import Trainer
 
-__all__ = ["save_failed_batch"]
-
 
 def save_failed_batch(folder: Path, trainer: Trainer, where: Mapping[str, Any]) -> Path:
     """Write ``batch.npz`` (what the batch is made of) and ``failure.json`` into a folder; return it.

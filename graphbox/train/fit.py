@@ -30,8 +30,6 @@ from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 from graphbox.train.warm_start import start_from as start_from_earlier
 
-__all__ = ["fit", "load_outcome", "torch_threads"]
-
 
 def fit(
     graph: Graph,

@@ -21,16 +21,6 @@ from graphbox.train.network.trained_network import TrainedNetwork, TrainedRows
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.trained import TrainedModel, load_nodes, load_trained, nodes_without, save_trained
 
-__all__ = [
-    "finish_forgetting",
-    "forget_in_model",
-    "holds_rows",
-    "nodes_of_model",
-    "trained_models",
-    "unnamed_types",
-    "without_rows",
-]
-
 _BESIDE = ".forgetting"
 _READY = "ready"
 _FOLDERS = ("embeddings", "trained")

@@ -8,8 +8,6 @@ from typing import Any
 
 from graphbox.errors import UsageError
 
-__all__ = ["import_by_path"]
-
 
 def import_by_path(path: str, where: str) -> Callable[..., Any]:
     """Return what ``package.module:name`` names.

@@ -34,8 +34,6 @@ from graphbox.train.loop import ProgressCallback, StopCallback, TrainProgress
 from graphbox.train.tasks import Split, save_split
 from graphbox.train.tracking.trackers import Tracker
 
-__all__ = ["TrainingOptions", "job_of", "launch"]
-
 _WORKER = "graphbox.train.worker"
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0

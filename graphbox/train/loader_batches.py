@@ -6,8 +6,6 @@ from typing import Any
 
 from graphbox.sample.loader.base import Loader, LoaderIterator
 
-__all__ = ["LoaderBatches"]
-
 
 class LoaderBatches:
     """Gives the batches of a loader by their numbers; threads make those ahead that come in order.

@@ -25,16 +25,6 @@ from graphbox.train.warm_start import WarmStart
 from graphbox.words import counted
 from graphbox.workspace import Heartbeat
 
-__all__ = [
-    "CHECKPOINT_INTERVAL_S",
-    "AtOnce",
-    "Outcome",
-    "ProgressCallback",
-    "StopCallback",
-    "TrainProgress",
-    "train",
-]
-
 _POINTS_PER_EPOCH = 10
 CHECKPOINT_INTERVAL_S = 20.0
 _CHECKPOINT_SHARE = 0.05

@@ -12,17 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = [
-    "bpr",
-    "hinge",
-    "info_nce",
-    "nce",
-    "perturbed",
-    "self_adversarial",
-    "sigmoid",
-    "simgcl",
-]
-
 _NEVER = -1e9
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from graphbox.errors import UsageError
 
-__all__ = ["matched_weights"]
-
 
 def matched_weights(
     own: Mapping[str, Tensor],

@@ -29,15 +29,6 @@ from graphbox.train.view import GraphView
 if TYPE_CHECKING:
     from graphbox.table import DeviceTable
 
-__all__ = [
-    "MOST_NEIGHBORS_ON_DEVICE",
-    "TrainingMemory",
-    "check_memory",
-    "discard_table",
-    "has_kernels",
-    "table_below",
-]
-
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_NEIGHBORS_ON_DEVICE = 512

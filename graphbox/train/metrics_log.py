@@ -10,8 +10,6 @@ from typing import Any
 from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 
-__all__ = ["MetricsLog"]
-
 
 class MetricsLog:
     """Appends points to the ``metrics.jsonl`` of a run; several models write to it one after the other.

@@ -18,8 +18,6 @@ from graphbox.train.row_keys import RowKeys
 from graphbox.train.trainer import Trainer
 from graphbox.train.view import GraphView
 
-__all__ = ["ModelDescription"]
-
 _COLUMN = "id"
 
 

@@ -10,8 +10,6 @@ from graphbox.train.recommendation.queries import adjacency
 from graphbox.train.tasks import ClassifySplit
 from graphbox.train.view import GraphView
 
-__all__ = ["shares_of_known_classes"]
-
 
 def shares_of_known_classes(
     view: GraphView, split: ClassifySplit, known: NDArray[np.int64], group: NDArray[np.int64]

@@ -16,8 +16,6 @@ from graphbox.train.recommendation.queries import adjacency
 from graphbox.train.tasks import ClassifySplit, Fold
 from graphbox.train.view import GraphView
 
-__all__ = ["mean_of_neighbors", "predict_classes"]
-
 _TOLERANCE = 1e-3
 _MOST_ITERATIONS = 200
 _PENALTY = 1.0

@@ -17,14 +17,6 @@ from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import LossOnItsWay
 
-__all__ = [
-    "Optimization",
-    "OptimizerSettings",
-    "RunningAverage",
-    "averaged_values",
-    "learning_rate_share",
-]
-
 _OPTIMIZER, _AVERAGE, _COUNT = "optimizer.", "average.", "count"
 
 _LEAST_TABLE_LEARNING_RATE = 1e-12

@@ -19,8 +19,6 @@ from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
 if TYPE_CHECKING:
     from graphbox.table import DeviceTable
 
-__all__ = ["ALONE", "TrainingProcesses", "check_processes"]
-
 
 class TrainingProcesses:
     """What the parts of a training in several processes tell each other.

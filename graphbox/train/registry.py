@@ -21,8 +21,6 @@ from graphbox.train.trainer import Trainer
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["Assignment", "make_streaming_trainer", "make_trainer", "trainer_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Assignment:

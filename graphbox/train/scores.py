@@ -9,8 +9,6 @@ from torch import Tensor
 from graphbox.metrics import DeviceScores, ScoreBlock
 from graphbox.train.transfer import tensor_on
 
-__all__ = ["cosine_scores", "product_scores"]
-
 
 def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
     """Return the function that scores candidates by the cosine of their vector and the query's."""

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-__all__ = ["seed_of", "seeded"]
-
 
 def seed_of(*numbers: int) -> int:
     """Return a seed, 0 to 2^63 - 1, that follows from these numbers; other numbers give an unlike one.

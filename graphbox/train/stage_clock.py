@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-__all__ = ["OTHER", "STAGES", "StageClock"]
-
 STAGES = ("sample", "fetch", "compute", "push", "validate", "checkpoint", "wait")
 """What a training does: batches are drawn; rows and features read; losses and gradients computed; parameters
 and rows changed; the model measured; checkpoints written; new data of a stream waited for."""

@@ -11,8 +11,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["save_tensors"]
-
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write tensors as safetensors.

@@ -30,8 +30,6 @@ from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import save_tensors
 
-__all__ = ["TrainedModel", "load_nodes", "load_trained", "nodes_without", "save_trained"]
-
 _FORMAT = "graphbox-trained"
 _FORMAT_VERSION = 1
 

@@ -18,8 +18,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["EmbeddingTrainer", "PretrainableTrainer", "Selection", "Trainer"]
-
 
 @dataclass(frozen=True)
 class Selection:

@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["CPU", "LossOnItsWay", "moved", "place_of", "tensor_on"]
-
 CPU: Final = torch.device("cpu")
 
 _SHARE_OF_FREE = 0.5

@@ -20,8 +20,6 @@ from graphbox.graph.snapshot import as_live
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
-__all__ = ["GraphView"]
-
 _NO_EDGES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 

@@ -24,8 +24,6 @@ from graphbox.train.row_keys import RowKeys
 from graphbox.train.trainer import Trainer
 from graphbox.words import counted
 
-__all__ = ["NodesTakenOver", "WarmStart", "start_from"]
-
 _log = logging.getLogger(__name__)
 
 

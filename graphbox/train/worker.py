@@ -31,8 +31,6 @@ from graphbox.train.loop import TrainProgress
 from graphbox.train.processes import TrainingProcesses
 from graphbox.train.tasks import load_split
 
-__all__ = ["main"]
-
 
 class _Report:
     """Standard output, of which nothing else writes a line."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from graphbox.workspace.run_writer import write_text
 
-__all__ = ["ChunkLog", "read_chunks"]
-
 _NAME = "chunks.jsonl"
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphbox.workspace.records import BenchRecord, ModelRecord
 
-__all__ = ["Comparison", "Pair", "compare"]
-
 
 @dataclass(frozen=True)
 class Pair:

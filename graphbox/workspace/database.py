@@ -24,8 +24,6 @@ from graphbox.errors import (
     UsageError,
 )
 
-__all__ = ["BUSY_TIMEOUT_S", "SCHEMA_REVISION", "VERSION_TABLE", "Database"]
-
 SCHEMA_REVISION = "0004"
 """The newest migration."""
 

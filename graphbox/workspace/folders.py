@@ -10,8 +10,6 @@ from pathlib import Path
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
 
-__all__ = ["check_folder", "folder_size", "is_name", "make_folders", "require_folder", "valid_name"]
-
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _OWN_FOLDERS = ("graphs", "runs", "models")
 

@@ -27,8 +27,6 @@ from graphbox.workspace.redaction import Redactor
 from graphbox.workspace.run_writer import write_text
 from graphbox.workspace.store import Store
 
-__all__ = ["Forgetting", "Forgettings"]
-
 _FOLDER = ".forgetting"
 _POLL_S = 0.05
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2

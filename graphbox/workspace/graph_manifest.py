@@ -12,16 +12,6 @@ from typing import Any
 
 from graphbox.workspace.records import EdgeTypeCount
 
-__all__ = [
-    "TABLES_DIGITS",
-    "GraphContent",
-    "changed_fingerprint",
-    "found_fingerprint",
-    "new_fingerprint",
-    "read_checksum",
-    "read_content",
-]
-
 TABLES_DIGITS = 32
 """How many hexadecimal digits of a fingerprint tell the tables, also after a change."""
 _FINGERPRINT_DIGITS = 64

@@ -25,8 +25,6 @@ from graphbox.workspace.records import EdgeTypeCount, GraphRecord
 from graphbox.workspace.rows import graph_record
 from graphbox.workspace.store import Store, now
 
-__all__ = ["IMPORTED", "Graphs"]
-
 IMPORTED = "imported"
 """The event of a graph that is written anew."""
 

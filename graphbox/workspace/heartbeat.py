@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Heartbeat", "Sign", "last_sign"]
-
 _NAME = "heartbeat.json"
 _SIZE_BYTES = 1024
 

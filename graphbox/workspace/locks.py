@@ -17,16 +17,6 @@ from filelock import FileLock, Timeout
 
 from graphbox.errors import ConflictError, UsageError
 
-__all__ = [
-    "Holder",
-    "WriterLock",
-    "is_held",
-    "living_holder",
-    "process_start",
-    "signal_holder",
-    "writer_lock",
-]
-
 Holder = dict[str, str | int]
 
 _WAIT = "wait until it has finished, or end it, then try again"

@@ -16,8 +16,6 @@ from graphbox.workspace.records import BenchRecord, ModelRecord
 from graphbox.workspace.rows import model_record
 from graphbox.workspace.store import Store, now
 
-__all__ = ["Models"]
-
 
 class Models(Store):
     """Which models there are, and in which versions."""

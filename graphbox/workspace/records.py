@@ -8,19 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = [
-    "BenchRecord",
-    "EdgeTypeCount",
-    "EventRecord",
-    "GraphRecord",
-    "ModelRecord",
-    "Operation",
-    "RunRecord",
-    "RunState",
-    "StageRecord",
-    "StageState",
-]
-
 RunState = Literal["created", "running", "finished", "failed", "interrupted"]
 Operation = Literal["neighbors", "answers", "infer", "program", "model"]
 """What was measured. Requests to a server, without the network: ``neighbors`` and ``answers`` (REST, for one

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from graphbox.workspace.run_writer import write_text
 
-__all__ = ["REDACTED", "Redactor"]
-
 REDACTED = "(forgotten)"
 """Stands in the place of an id that was forgotten."""
 

@@ -19,8 +19,6 @@ from graphbox.workspace.records import (
     StageRecord,
 )
 
-__all__ = ["graph_record", "model_record", "run_record"]
-
 
 def graph_record(row: Row[Any], path: Path) -> GraphRecord:
     """Return a row of ``graphs`` as a record."""

@@ -19,8 +19,6 @@ from graphbox.workspace.records import RunRecord
 if TYPE_CHECKING:
     from graphbox.workspace.runs import Runs
 
-__all__ = ["RunWriter", "mirror", "stop_hint", "write_text"]
-
 _HEARTBEAT_S = 10.0
 _log = logging.getLogger("graphbox.workspace")
 

@@ -19,8 +19,6 @@ from graphbox.workspace.rows import run_record
 from graphbox.workspace.run_writer import RunWriter, mirror, stop_hint, write_text
 from graphbox.workspace.store import Store, now
 
-__all__ = ["Runs"]
-
 _POLL_S = 0.05
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from graphbox.workspace.locks import WriterLock, is_held, living_holder, writer_lock
 from graphbox.workspace.store import Store
 
-__all__ = ["RunningServer", "Servers"]
-
 _ACQUIRE_TIMEOUT_S = 10.0
 
 

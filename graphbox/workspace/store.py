@@ -20,8 +20,6 @@ from graphbox.workspace.folders import check_folder, make_folders
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import EventRecord
 
-__all__ = ["Kind", "Store", "now"]
-
 Kind: TypeAlias = Literal["graph", "run", "model"]
 
 

@@ -23,19 +23,6 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-__all__ = [
-    "benches",
-    "counters",
-    "events",
-    "graph_changes",
-    "graphs",
-    "metadata",
-    "models",
-    "removals",
-    "runs",
-    "stages",
-]
-
 
 class Timestamp(TypeDecorator[datetime]):
     """A moment, stored in UTC without zone and read back with it, on every database."""

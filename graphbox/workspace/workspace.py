@@ -21,8 +21,6 @@ from graphbox.workspace.models import Models
 from graphbox.workspace.runs import Runs
 from graphbox.workspace.servers import Servers
 
-__all__ = ["Workspace"]
-
 
 class Workspace(Graphs, Runs, Models, Servers, Forgettings):
     """Opens the workspace at ``root``; safe to share between threads.

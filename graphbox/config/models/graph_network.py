@@ -19,8 +19,6 @@ from graphbox.config.section import (
     TypeName,
 )
 
-__all__ = ["GraphNetworkConfig", "LinkTrainingSection"]
-
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 _Decay = Annotated[float, Field(ge=0.0)]
 

@@ -11,16 +11,6 @@ from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
 
-__all__ = [
-    "BilinearSection",
-    "ComplExConfig",
-    "DistMultConfig",
-    "KnowledgeGraphSection",
-    "RotatEConfig",
-    "TransEConfig",
-    "TranslationSection",
-]
-
 _NotNegative = Annotated[float, Field(ge=0.0)]
 _Even = Annotated[int, Field(ge=2, multiple_of=2)]
 

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from graphbox.config.section import PositiveFloat, PositiveInt, Section
 
-__all__ = ["LearningRateSchedule", "OptimizationSection"]
-
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 

@@ -11,8 +11,6 @@ from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, Name, PositiveInt, TypeName
 
-__all__ = ["OwnModuleConfig"]
-
 _Neighbors = Annotated[int, Field(ge=-1)]
 
 

@@ -11,8 +11,6 @@ from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
 
-__all__ = ["LightGCNConfig", "MatrixFactorizationConfig", "RecommendationSection"]
-
 NotNegative = Annotated[float, Field(ge=0.0)]
 
 

@@ -12,8 +12,6 @@ from graphbox.config.models.section import ModelSection
 from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
 from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt
 
-__all__ = ["SageConfig"]
-
 
 class SageConfig(ModelSection, LearningRateSchedule):
     """Heterogeneous two-tower GraphSAGE over table embeddings and features."""

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from graphbox.config.section import Name, Section, StartFrom
 
-__all__ = ["ModelSection"]
-
 
 class ModelSection(Section):
     """Base of the section of a kind of model; its field `kind` is a literal that names the kind."""

@@ -11,8 +11,6 @@ from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, PositiveFloat, PositiveInt
 
-__all__ = ["TemporalConfig"]
-
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 

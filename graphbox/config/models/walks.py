@@ -10,15 +10,6 @@ from pydantic import Field
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, PositiveFloat, PositiveInt, Section
 
-__all__ = [
-    "DeepWalkConfig",
-    "LineConfig",
-    "Metapath2VecConfig",
-    "NegativeSamplingSection",
-    "Node2VecConfig",
-    "SkipGramSection",
-]
-
 Exponent = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 

@@ -10,8 +10,6 @@ from pydantic_core import PydanticCustomError
 from graphbox.config.section import TypeName
 from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOutSection, RandomSplitConfig
 
-__all__ = ["ClassifyTaskConfig"]
-
 
 class ClassifyTaskConfig(HeldOutSection):
     """Predict the classes of nodes: by logistic regression on embeddings, or by the model."""

@@ -15,8 +15,6 @@ from graphbox.config.tasks.splits import (
     RandomSplitConfig,
 )
 
-__all__ = ["ClickTaskConfig", "RowTimeSplitConfig"]
-
 
 class RowTimeSplitConfig(Section):
     """The latest rows are tested, those before them are for validation; rows of one time stay together."""

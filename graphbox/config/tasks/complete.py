@@ -14,8 +14,6 @@ from graphbox.config.tasks.splits import (
     RandomSplitConfig,
 )
 
-__all__ = ["CompleteTaskConfig", "CompletionBaseline"]
-
 CompletionBaseline = Literal["popular", "rules"]
 """What completes triples without training by gradients."""
 

@@ -16,8 +16,6 @@ from graphbox.config.tasks.splits import (
     TimeSplitConfig,
 )
 
-__all__ = ["LinkBaseline", "PredictLinksTaskConfig"]
-
 LinkBaseline = Literal["popularity", "adamic_adar", "seen_before", "seen_before_online"]
 """What scores pairs without training."""
 

@@ -16,8 +16,6 @@ from graphbox.config.tasks.splits import (
     TimeSplitConfig,
 )
 
-__all__ = ["RecommendTaskConfig", "RecommendationBaseline"]
-
 RecommendationBaseline = Literal[
     "popular",
     "popular_within_category",

@@ -9,16 +9,6 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.config.section import EdgeTypeList, Fraction, Section, TypeName
 
-__all__ = [
-    "RANDOM_SPLIT",
-    "GivenSplitConfig",
-    "HeldOutFractions",
-    "HeldOutSection",
-    "LeaveLastOutSplitConfig",
-    "RandomSplitConfig",
-    "TimeSplitConfig",
-]
-
 
 class RandomSplitConfig(Section):
     """A seeded hash of the original ids decides; the same ids fall into the same parts in any graph."""

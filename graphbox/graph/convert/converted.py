@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from graphbox.errors import DataError
 
-__all__ = ["BoolArray", "Converted", "Wrong", "any_wrong", "booleans", "found", "nulls", "wrong_type"]
-
 _TYPE_HINT = "ask for another kind, or write the table with another type of column"
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]

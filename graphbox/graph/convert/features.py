@@ -20,8 +20,6 @@ from graphbox.graph.convert.text import SLOT_SEPARATOR, cells, parse_booleans, p
 from graphbox.graph.schema import FeatureKind, Int64Array
 from graphbox.words import counted_bytes
 
-__all__ = ["CategoricalReader", "FeatureReader", "feature_reader"]
-
 _CATEGORY_BYTES = 150
 """Memory of a category besides its text: its entry in the dictionary of codes and Python's object."""
 _MOST_CATEGORIES = 2**31 - 1

@@ -11,8 +11,6 @@ from graphbox.graph.convert.numbers import to_int64
 from graphbox.graph.convert.text import cells, parse_integers
 from graphbox.graph.schema import IdType
 
-__all__ = ["read_ids"]
-
 
 def read_ids(values: pa.Array, id_type: IdType, *, is_text: bool, place: str) -> Converted[pa.Array]:
     """Return original ids as large_string or int64; rows without a usable one are null.

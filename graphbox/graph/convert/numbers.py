@@ -10,8 +10,6 @@ from graphbox.graph.convert.converted import BoolArray, Converted, found, nulls,
 from graphbox.graph.convert.text import parse_integers, parse_numbers
 from graphbox.graph.schema import Float32Array, Int64Array
 
-__all__ = ["is_number", "read_integers", "read_numbers", "read_weight", "to_int64"]
-
 
 def read_weight(values: pa.Array, *, is_text: bool, place: str) -> Converted[Float32Array]:
     """Return edge weights as float32, finite and positive.

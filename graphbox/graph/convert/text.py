@@ -11,16 +11,6 @@ from graphbox.errors import UsageError
 from graphbox.graph.convert.converted import BoolArray, booleans
 from graphbox.graph.schema import Int64Array
 
-__all__ = [
-    "SLOT_SEPARATOR",
-    "cells",
-    "check_list_separator",
-    "parse_booleans",
-    "parse_integers",
-    "parse_numbers",
-    "plain_integers",
-]
-
 SLOT_SEPARATOR = "|"
 """Default separator of the values in one cell of text, in slots and vectors."""
 

@@ -14,8 +14,6 @@ from graphbox.graph.convert.numbers import to_int64
 from graphbox.graph.convert.text import parse_integers
 from graphbox.graph.schema import Int64Array
 
-__all__ = ["TimestampReader"]
-
 _Kind: TypeAlias = Literal["integers", "dates"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

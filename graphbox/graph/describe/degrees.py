@@ -18,8 +18,6 @@ from graphbox.graph.tables import OwnEdges
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
 
-__all__ = ["DEFAULT_MEMORY_BYTES", "EdgeCounts", "NodeCounts", "Progress", "Side", "count_edges"]
-
 DEFAULT_MEMORY_BYTES = 1 << 28
 
 Progress: TypeAlias = Callable[[str, int, int], None]

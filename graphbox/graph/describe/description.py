@@ -10,16 +10,6 @@ from graphbox.graph.describe.histogram import DegreeBin
 from graphbox.graph.ingest.report import DegreeReport
 from graphbox.graph.schema import EdgeType, FeatureKind, IdType, edge_type_text
 
-__all__ = [
-    "Degrees",
-    "Description",
-    "EdgeTypeDescription",
-    "FeatureDescription",
-    "Hub",
-    "NodeTypeDescription",
-    "Problem",
-]
-
 
 @dataclass(frozen=True)
 class Hub:

@@ -14,8 +14,6 @@ from graphbox.graph.describe.description import FeatureDescription
 from graphbox.graph.describe.parts import Rows
 from graphbox.graph.schema import Int64Array
 
-__all__ = ["describe_feature"]
-
 _BLOCK_VALUES = 1 << 20
 _DIGIT_BITS = 16
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from graphbox.graph.schema import Int64Array
 
-__all__ = ["DegreeBin", "DegreeHistogram"]
-
 _DENSE_DEGREES = 1 << 16
 
 

@@ -21,19 +21,6 @@ from graphbox.graph.schema import EdgeType, FeatureKind, IndexArray, Int64Array,
 from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
-__all__ = [
-    "Block",
-    "Lists",
-    "Rows",
-    "edge_features",
-    "has_timestamp",
-    "has_weight",
-    "in_lists",
-    "node_features",
-    "out_lists",
-    "removed_edges",
-]
-
 BLOCK_ROWS = 1 << 20
 BLOCK_EDGES = 1 << 20
 

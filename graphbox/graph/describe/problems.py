@@ -16,8 +16,6 @@ from graphbox.graph.describe.words import number
 from graphbox.graph.source import STORED_AGAIN
 from graphbox.words import counted
 
-__all__ = ["find_problems"]
-
 _HUB_EDGES = 1000
 _HUB_TIMES_MEAN = 100
 

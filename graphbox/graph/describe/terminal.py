@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["as_text", "render"]
-
 _PICTURE_ROWS = 5
 _PICTURES = 12
 _FEATURES = 40

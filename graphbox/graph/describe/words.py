@@ -14,8 +14,6 @@ from graphbox.graph.describe.description import (
 from graphbox.graph.source import STORED_AGAIN
 from graphbox.words import counted
 
-__all__ = ["byte_size", "degree_label", "facts", "feature_facts", "headline", "number", "short_count"]
-
 
 def headline(description: Description, separator: str) -> str:
     """Return the totals of a graph on one line."""

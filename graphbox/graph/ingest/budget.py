@@ -15,8 +15,6 @@ from graphbox.graph.ingest.demand import Demand
 from graphbox.memory import available_bytes, resident_bytes
 from graphbox.words import counted_bytes
 
-__all__ = ["PROGRAM_BYTES", "Budget", "Shares", "held_before_bytes", "least_bytes"]
-
 _MEBIBYTE = 1 << 20
 PROGRAM_BYTES = 192 * _MEBIBYTE
 """Part of the budget set aside for the program: a `graphbox import` starts with 145 to 165 MiB. What a

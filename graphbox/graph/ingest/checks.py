@@ -8,8 +8,6 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.columns import FEATURE_KINDS
 from graphbox.graph.schema import EdgeType, FeatureKind, GraphSource, check_type_name, edge_type_text
 
-__all__ = ["check_source"]
-
 _EDGE_FEATURE_KINDS = tuple(kind for kind in FEATURE_KINDS if kind != "slots")
 
 

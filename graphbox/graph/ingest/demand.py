@@ -13,8 +13,6 @@ from graphbox.graph.convert.text import SLOT_SEPARATOR
 from graphbox.graph.schema import EdgeSource, FeatureKind, GraphSource
 from graphbox.graph.source import Table
 
-__all__ = ["Demand", "categorical_columns"]
-
 _PEEK_BYTES = 1 << 18
 _WIDTHS: Mapping[FeatureKind, int] = {"number": 4, "integer": 8, "boolean": 1, "categorical": 4}
 _WEIGHT_BYTES, _TIMESTAMP_BYTES, _COMPONENT_BYTES = 4, 8, 4

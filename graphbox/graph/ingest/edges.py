@@ -26,8 +26,6 @@ from graphbox.graph.schema import EdgeSource
 from graphbox.graph.source import Table
 from graphbox.graph.source.read_ahead import read_ahead
 
-__all__ = ["EdgeTypeImport"]
-
 _RESERVE_AFTER = 8
 """Once an eighth of a table has been read, it is told how much room its edges take on the disk."""
 _INDEX_BYTES = 4

@@ -14,8 +14,6 @@ from graphbox.graph.convert import CategoricalReader, FeatureReader
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.layout import add_strings
 
-__all__ = ["FeatureFile", "feature_file"]
-
 _BLOCK_ROWS = 1 << 20
 
 

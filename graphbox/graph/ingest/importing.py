@@ -24,8 +24,6 @@ from graphbox.graph.schema import EdgeSource, GraphSource, IdType, edge_type_tex
 from graphbox.graph.source import Table
 from graphbox.memory import PeakMemory
 
-__all__ = ["Progress", "import_graph"]
-
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being imported, and how many of how many bytes of input are done."""
 

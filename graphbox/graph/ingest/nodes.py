@@ -19,8 +19,6 @@ from graphbox.graph.schema import NodeSource
 from graphbox.graph.source import Table
 from graphbox.graph.source.read_ahead import read_ahead
 
-__all__ = ["AHEAD", "NodeTypeImport", "OnRead", "table_rows"]
-
 OnRead: TypeAlias = Callable[[int], None]
 """Called with how many bytes of a table have been read."""
 

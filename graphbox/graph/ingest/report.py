@@ -12,8 +12,6 @@ import numpy as np
 from graphbox.graph.ingest.skipped import DANGLING, DUPLICATE
 from graphbox.graph.schema import EdgeType, IdType, Int64Array, edge_type_text
 
-__all__ = ["DegreeReport", "EdgeTypeReport", "ImportReport", "NodeTypeReport"]
-
 
 @dataclass(frozen=True)
 class DegreeReport:

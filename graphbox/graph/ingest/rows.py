@@ -29,9 +29,6 @@ from graphbox.graph.ingest.skipped import Problem, SkippedRows
 from graphbox.graph.schema import EdgeSource, IdType, Int64Array, NodeSource
 from graphbox.graph.source import Batch, Table, open_table
 
-__all__ = ["EdgeReader", "EdgeRows", "IdKinds", "IdsAreStringsError", "NodeReader", "NodeRows", "open_source"]
-
-
 _SHOWN_CHARACTERS = 120
 
 

@@ -9,8 +9,6 @@ from graphbox.errors import DataError
 from graphbox.graph.schema import Int64Array
 from graphbox.graph.source import STORED_AGAIN, Batch
 
-__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "Problem", "SkippedRows"]
-
 EXAMPLES = 5
 """How many rows of each kind are shown."""
 

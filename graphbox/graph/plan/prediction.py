@@ -34,8 +34,6 @@ from graphbox.graph.survey import GraphSurvey, survey_graph
 from graphbox.graph.survey_ends import Looked
 from graphbox.memory import available_bytes, resident_bytes
 
-__all__ = ["ImportPlan", "TypePlan", "plan_import"]
-
 _STARTING_SECONDS = 0.2
 """What any import takes, however small: its threads, files and the manifest."""
 _TIME_RANGE = (0.6, 2.0)

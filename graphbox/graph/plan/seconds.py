@@ -16,8 +16,6 @@ from graphbox.graph.format import FolderWriter
 from graphbox.graph.schema import EdgeSource, GraphSource
 from graphbox.graph.survey import EdgeSurvey, GraphSurvey, NodeSurvey
 
-__all__ = ["working_seconds"]
-
 _PROBE_ROWS = 1_000_000
 
 

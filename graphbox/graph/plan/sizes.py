@@ -24,8 +24,6 @@ from graphbox.graph.ingest.budget import Budget, Shares
 from graphbox.graph.schema import EdgeSource, EdgeType, GraphSource
 from graphbox.graph.survey import GraphSurvey, NodeSurvey
 
-__all__ = ["EdgesHeld", "IdsHeld", "ImportSizes", "Scenario", "ids_size_bytes"]
-
 Scenario: TypeAlias = Literal["low", "likely", "high"]
 """Which of the estimates to count with."""
 

@@ -19,8 +19,6 @@ from graphbox.graph.tables import EdgeTable, NodeTable, edge_table, numbered_nod
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
-__all__ = ["graph_from_pyg", "graph_to_pyg"]
-
 _IDS = "ids"
 _WEIGHT = "edge_weight"
 _TIMES = ("edge_time", "time")

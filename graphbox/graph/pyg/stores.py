@@ -14,8 +14,6 @@ from graphbox.graph.columns import Column
 from graphbox.graph.schema import EdgeType
 from graphbox.graph.store import Graph
 
-__all__ = ["PygFeatureStore", "PygGraphStore"]
-
 _NODE_INDEX = "n_id"
 
 

@@ -15,8 +15,6 @@ from graphbox.graph.source.read_ahead import read_ahead
 from graphbox.graph.source.record_batches import bounded_batches
 from graphbox.graph.source.table import Batch, Table, check_columns
 
-__all__ = ["ArrowFileTable"]
-
 _FILE_MAGIC = b"ARROW1"
 
 

@@ -13,8 +13,6 @@ from graphbox.errors import DataError
 from graphbox.graph.source.text import ParsedBlock, TextTable
 from graphbox.graph.source.text_file import TextBlock, TextFile, TextOpening
 
-__all__ = ["EDGE_LIST_SUFFIXES", "EdgeListTable"]
-
 EDGE_LIST_SUFFIXES = (".txt", ".edges", ".edgelist")
 
 _ENDS = ("source", "target")

@@ -9,8 +9,6 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.source.location import InputFile
 from graphbox.graph.source.table import Table
 
-__all__ = ["FORMATS", "FileOptions", "TableFormat", "add_format", "format_of", "part_suffixes"]
-
 
 @dataclass(frozen=True)
 class FileOptions:

@@ -14,8 +14,6 @@ from graphbox.graph.schema import EdgeSource, EdgeType, FeatureKind, GraphSource
 from graphbox.graph.source import ArrowStream
 from graphbox.graph.source.memory import arrow_table
 
-__all__ = ["Frame", "source_of_frames"]
-
 Frame: TypeAlias = "ArrowStream | Mapping[str, Any]"
 """A data frame of pandas or Polars, a table or stream of Arrow or DuckDB, or arrays by column name."""
 

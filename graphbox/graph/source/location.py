@@ -23,8 +23,6 @@ from graphbox.errors import (
     missing_extra,
 )
 
-__all__ = ["InputFile", "find_files", "is_url", "shown_name"]
-
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::|://)")
 _GLOB = re.compile(r"[*?\[]")
 

@@ -12,8 +12,6 @@ from graphbox.errors import DataError
 from graphbox.graph.source.record_batches import bounded_batches
 from graphbox.graph.source.table import Batch, Table, check_columns
 
-__all__ = ["StreamTable", "array_from_numpy", "arrow_table"]
-
 
 class StreamTable(Table):
     """An object with ``__arrow_c_stream__``: a data frame or table, or a stream that can be read once."""

@@ -22,8 +22,6 @@ from graphbox.graph.source.memory import array_from_numpy
 from graphbox.graph.source.read_ahead import read_ahead
 from graphbox.graph.source.table import Batch, Table, check_columns
 
-__all__ = ["NpyTable", "NpzTable"]
-
 _SUFFIX = ".npy"
 _TOO_LONG = "expected the array to end where its header says, received more bytes"
 

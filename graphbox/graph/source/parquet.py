@@ -14,8 +14,6 @@ from graphbox.graph.source.read_ahead import read_ahead
 from graphbox.graph.source.record_batches import bounded_batches
 from graphbox.graph.source.table import Batch, Table, check_columns, plain_column
 
-__all__ = ["ParquetTable"]
-
 _MOST_ROWS = 1 << 17
 _STREAM_BUFFER_BYTES = 1 << 20
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 from graphbox.errors import UsageError
 from graphbox.graph.source.table import Batch, Table
 
-__all__ = ["PartsTable"]
-
 
 class PartsTable(Table):
     """Tables one after another. Each needs the wanted columns, in whatever order it has them.

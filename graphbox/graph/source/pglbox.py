@@ -28,8 +28,6 @@ from graphbox.graph.source.table import Batch, Table, check_columns
 from graphbox.graph.source.text import TextTable
 from graphbox.graph.source.text_file import TextBlock, TextFile
 
-__all__ = ["PglboxEdges", "PglboxNodes", "open_pglbox_file", "open_pglbox_parts"]
-
 _DELIMITER = "\t"
 _EDGE_COLUMNS = ("source", "target", "weight")
 _ID = "id"

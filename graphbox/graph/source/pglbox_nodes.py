@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from graphbox.graph.source.table import MalformedLine
 
-__all__ = ["ParsedNodes", "parse_nodes", "slots_of"]
-
 _TAB, _NEWLINE, _RETURN = 9, 10, 13
 _EXAMPLES = 5
 _SHOWN_CHARACTERS = 200

@@ -15,8 +15,6 @@ from graphbox.graph.source.location import InputFile
 from graphbox.graph.source.table import Batch
 from graphbox.graph.source.text_file import TextFile
 
-__all__ = ["CopyFilter", "recognise_copies"]
-
 _PART = re.compile(r".*?-([0-9]+)(?:\.[A-Za-z]+)*")
 _SAMPLED_PARTS = 32
 _SAMPLE_BYTES = 1 << 16

@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["map_in_order", "read_ahead"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -17,8 +17,6 @@ from graphbox.errors import DataError, did_you_mean
 from graphbox.graph.source.table import Batch
 from graphbox.graph.source.text import TextTable
 
-__all__ = ["RECBOLE_SUFFIXES", "RecBoleTable"]
-
 RECBOLE_SUFFIXES = (".inter", ".user", ".item", ".kg", ".link", ".net")
 
 _TYPES = ("token", "token_seq", "float", "float_seq")

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from graphbox.graph.source.table import Batch, plain_column
 
-__all__ = ["bounded_batches"]
-
 _ENOUGH = 4
 """A quarter of a batch is not joined with what follows: that would copy more than it saves."""
 

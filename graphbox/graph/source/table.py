@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from graphbox.errors import DataError, did_you_mean
 
-__all__ = ["STORED_AGAIN", "Batch", "MalformedLine", "Table", "check_columns", "plain_column", "plain_type"]
-
 _SHOWN_COLUMNS = 20
 
 STORED_AGAIN = "second copies"

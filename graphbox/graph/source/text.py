@@ -21,8 +21,6 @@ from graphbox.graph.source.read_ahead import map_in_order, read_ahead
 from graphbox.graph.source.table import Batch, MalformedLine, Table, check_columns
 from graphbox.graph.source.text_file import TextBlock, TextFile, TextHeader, TextOpening
 
-__all__ = ["CsvTable", "ParsedBlock", "TextTable", "TsvTable"]
-
 _MALFORMED_KINDS = ("wrong number of cells", "bad encoding", "unbalanced quote")
 _COMMENT = re.compile(rb"#+(\s|$)")  # not `#tag`, which may be an id
 _EXAMPLES = 5

@@ -15,8 +15,6 @@ from graphbox import _core
 from graphbox.errors import DataError
 from graphbox.graph.source.location import InputFile
 
-__all__ = ["TEXT_COMPRESSIONS", "TextBlock", "TextFile", "TextHeader", "TextOpening"]
-
 TEXT_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 """Codec by the last suffix of a text file's name."""
 

@@ -13,8 +13,6 @@ from typing import TypeAlias
 from graphbox.config import StreamConfig
 from graphbox.errors import NotFoundError, UsageError
 
-__all__ = ["Arrival", "Arrivals", "date_of", "order_of"]
-
 _TIME_NAME = re.compile(r"(?:[A-Za-z_]+=)?\d")
 _TOKEN = re.compile(r"(\d+)")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_.]?(\d{2})[-_.]?(\d{2})(?!\d)")

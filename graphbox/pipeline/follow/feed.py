@@ -30,8 +30,6 @@ from graphbox.train.stream.feed import WaitCallback
 from graphbox.words import counted
 from graphbox.workspace import Workspace
 
-__all__ = ["FolderFeed"]
-
 _STOP_LOOK_S = 0.1
 _REMEMBERED_WITH_DAYS = 100_000
 _LOOKED_AT_AGAIN = 10

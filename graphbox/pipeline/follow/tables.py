@@ -14,8 +14,6 @@ from graphbox.graph import EdgeSource, GraphSource, NodeSource
 from graphbox.pipeline.follow.arrivals import Arrival
 from graphbox.pipeline.stages.import_graph import graph_source
 
-__all__ = ["ChunkFiles", "ChunkTables"]
-
 _READ_BYTES = 1 << 20
 
 

@@ -23,16 +23,6 @@ from graphbox.workspace.redaction import Redactor
 if TYPE_CHECKING:
     from graphbox.graph import Graph
 
-__all__ = [
-    "GivenIds",
-    "Holding",
-    "Holdings",
-    "RunIndices",
-    "follows",
-    "network_holds",
-    "runs_of",
-]
-
 _RUN_FOLDERS = ("checkpoints", "failed", "processes", "serving", "splits", "tables")
 """Folders of a run that name nodes of its version of the graph, which is gone when nodes were removed."""
 

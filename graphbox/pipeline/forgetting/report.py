@@ -8,8 +8,6 @@ from typing import Any
 
 from graphbox.pipeline.forgetting.holdings import Holding
 
-__all__ = ["ForgetReport"]
-
 
 @dataclass(frozen=True)
 class ForgetReport:

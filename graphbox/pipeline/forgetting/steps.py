@@ -28,8 +28,6 @@ from graphbox.words import counted
 from graphbox.workspace import ModelRecord, RunRecord, Workspace, folder_size
 from graphbox.workspace.forgettings import Forgetting
 
-__all__ = ["forget", "forget_again", "what_holds"]
-
 Tell = Callable[[str, int, int], None]
 _PASSES = 3
 _REWRITTEN = "rewritten"

@@ -8,8 +8,6 @@ from graphbox.config import result_settings
 from graphbox.pipeline.bench import bench_models, with_active
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 
-__all__ = ["STAGE"]
-
 
 def _run(context: StageContext) -> StageResult:
     versions: dict[str, list[int]] = {}

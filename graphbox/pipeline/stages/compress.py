@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph
     from graphbox.train.tasks import Split
 
-__all__ = ["STAGE", "compress_model"]
-
 
 def _run(context: StageContext) -> StageResult:
     config = context.config

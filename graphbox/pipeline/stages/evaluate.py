@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from graphbox.metrics import Measure, Watch
     from graphbox.train.tasks import Split
 
-__all__ = ["STAGE", "evaluate_deployed"]
-
 Metrics = dict[str, float | int]
 
 

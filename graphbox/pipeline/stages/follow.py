@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from graphbox.train import TrainProgress
     from graphbox.train.stream.follow import FollowedModel
 
-__all__ = ["STAGE", "followed_model", "published_in"]
-
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.device import chosen_device

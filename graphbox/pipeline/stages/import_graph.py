@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph, GraphSource
     from graphbox.graph.ingest import ImportReport
 
-__all__ = [
-    "STAGE",
-    "Imported",
-    "graph_fingerprint",
-    "graph_source",
-    "import_config",
-    "open_graph",
-]
-
 
 @dataclass(frozen=True)
 class Imported:

@@ -12,8 +12,6 @@ from graphbox.config import RunConfig
 from graphbox.pipeline.promotion import Promotion, apply_rule
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 
-__all__ = ["STAGE"]
-
 
 def _run(context: StageContext) -> StageResult:
     # Of a model that is compressed, the compressed version is the result of the run.

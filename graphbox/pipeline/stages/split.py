@@ -11,8 +11,6 @@ from graphbox.pipeline.stages.import_graph import open_graph
 if TYPE_CHECKING:
     from graphbox.train.tasks import Split
 
-__all__ = ["STAGE", "load_splits"]
-
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.train.splitting import make_split

@@ -13,8 +13,6 @@ from graphbox.pipeline.stages.split import load_splits
 if TYPE_CHECKING:
     from graphbox.train import TrainProgress
 
-__all__ = ["STAGE"]
-
 
 def _run(context: StageContext) -> StageResult:
     import torch

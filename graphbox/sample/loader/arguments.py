@@ -13,20 +13,6 @@ from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import GraphLike, edge_column, edge_type_name, is_tiered, lists_of
 from graphbox.sample.device import DeviceGraph
 
-__all__ = [
-    "NodeTimes",
-    "graph_to_sample",
-    "node_times_of",
-    "nodes_of_type",
-    "part_numbers",
-    "positive_integer",
-    "present_nodes",
-    "refuse_unknown",
-    "seconds",
-    "times_of",
-    "untiered",
-]
-
 
 @runtime_checkable
 class _WithRemoved(Protocol):

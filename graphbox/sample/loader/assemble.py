@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import torch
     from torch_geometric.data import Data, HeteroData
 
-__all__ = ["Output", "assembly"]
-
 Output: TypeAlias = Literal["pyg", "torch", "numpy"]
 """Form of batches: ``Data`` or ``HeteroData``, or :class:`Batch` of torch tensors or NumPy arrays."""
 

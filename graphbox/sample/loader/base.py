@@ -48,8 +48,6 @@ from graphbox.table.rows_ahead import RowsAhead
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["Drawn", "Loader", "LoaderIterator", "digest"]
-
 _THREAD_NAME = "graphbox-loader"
 
 

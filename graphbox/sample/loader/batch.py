@@ -9,8 +9,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from graphbox.sample.adjacency import EdgeType
 from graphbox.sample.sampled import HeteroSample
 
-__all__ = ["Batch", "LinkSeeds", "NodeSeeds", "Place", "Seeds", "TripleSeeds"]
-
 Array = TypeVar("Array")
 
 Place: TypeAlias = str | EdgeType

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from graphbox.native import Int64Array
 from graphbox.sample.gather import gather_rows
 
-__all__ = ["FeatureColumn", "add_rows"]
-
 
 class FeatureColumn(Protocol):
     """See :class:`graphbox.graph.columns.Column`."""

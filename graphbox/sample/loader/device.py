@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from graphbox.sample.tiered_neighbor_gpu import DevicePassSample
     from graphbox.table.table import EmbeddingTable
 
-__all__ = [
-    "DevicePass",
-    "DevicePassSampler",
-    "check_device_options",
-    "device_fetch",
-    "device_of_batches",
-    "hold_lists",
-]
-
 _PASS_BATCHES = 256
 
 

@@ -13,8 +13,6 @@ from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name
 from graphbox.sample.loader.columns import FeatureColumn, add_rows
 from graphbox.sample.sampled import HeteroSample
 
-__all__ = ["EdgeFeatureNames", "EdgeFeatureRows", "EdgeFeatures"]
-
 EdgeFeatureNames: TypeAlias = Mapping[EdgeType, Sequence[str]] | Sequence[str] | None
 """Names by edge type, of the only edge type, or None for all."""
 

@@ -16,8 +16,6 @@ from graphbox.sample.loader.columns import FeatureColumn, add_rows
 from graphbox.sample.loader.stages import Features
 from graphbox.sample.sampled import HeteroSample
 
-__all__ = ["FeatureArray", "FeatureNames", "MemoryFetch", "feature_arrays", "feature_names"]
-
 FeatureNames: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str] | None
 """As users give them: by node type, of the only node type, or None for all."""
 

@@ -12,8 +12,6 @@ from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name
 from graphbox.sample.excluded import ExcludedEdges
 
-__all__ = ["excluded_links", "leaking_types", "merged"]
-
 _REVERSED = "rev_"
 
 

@@ -28,8 +28,6 @@ from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["LinkNeighborLoader", "links_of"]
-
 Array = npt.NDArray[Any]
 
 

@@ -23,15 +23,6 @@ from graphbox.sample.non_edge import NonEdgeSampler
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = [
-    "LinkNegatives",
-    "NegativeSampling",
-    "NegativeSamplingLike",
-    "negative_sampling",
-    "node_sampler",
-    "with_links",
-]
-
 Mode: TypeAlias = Literal["binary", "triplet"]
 NegativeSamplingLike: TypeAlias = "NegativeSampling | Mode | Mapping[str, Any] | Any | None"
 """As users give it: a :class:`NegativeSampling`, PyTorch Geometric's, its mode, or its arguments."""

@@ -26,8 +26,6 @@ from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["NeighborLoader"]
-
 
 class NeighborLoader(Loader):
     """Iterates over batches of seeds with their sampled neighbourhoods.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["LoaderKeywords", "LoaderOptions", "split_keywords"]
-
 
 class LoaderKeywords(NeighborKeywords, total=False):
     """Keyword arguments of loaders: see :class:`LoaderOptions` and ``NeighborOptions``."""

@@ -7,8 +7,6 @@ import numpy as np
 from graphbox.native import Int64Array
 from graphbox.sample.permutation import permutation
 
-__all__ = ["seed_order"]
-
 _OFFSET_SEED = 0x9E3779B97F4A7C15  # the offset of the blocks is drawn by another seed than their order
 
 

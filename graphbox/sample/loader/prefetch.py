@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 from graphbox.errors import ConflictError, GraphboxError, TimeLimitError
 
-__all__ = ["OrderedPrefetch", "Prefetching"]
-
 Result = TypeVar("Result")
 
 

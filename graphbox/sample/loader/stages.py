@@ -20,16 +20,6 @@ from graphbox.sample.options import NeighborOptions
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
-__all__ = [
-    "Features",
-    "FetchStage",
-    "MemorySampler",
-    "MemoryStages",
-    "Neighborhood",
-    "SampleRequest",
-    "SampleStage",
-]
-
 _SAMPLED_AHEAD = 32
 """Batches of a pass in memory, unless another number is asked for."""
 

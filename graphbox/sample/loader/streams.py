@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceStreams", "Made"]
-
 
 @dataclass(slots=True)
 class Made:

@@ -22,8 +22,6 @@ from graphbox.words import counted_bytes
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["PassSampler", "TieredSampler", "TieredStages"]
-
 _PASSES_HELD = 3
 """One whose batches are used, one whose rows are read, one that is being sampled."""
 _TRACE_BYTES = 24

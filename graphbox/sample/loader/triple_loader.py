@@ -33,8 +33,6 @@ from graphbox.sample.negative import NegativeSampler
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["Corrupt", "TripleLoader"]
-
 Corrupt: TypeAlias = Literal["head", "tail", "both"]
 """Ends of a triple that are replaced to make negatives."""
 

@@ -22,8 +22,6 @@ from graphbox.train.tasks import ClickSplit, Fold
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["click_baselines", "evaluate_click", "evaluate_probabilities"]
-
 _HASHED_COLUMNS = 1 << 18
 _MOST_ROWS = 1 << 18
 _MOST_ITERATIONS = 300

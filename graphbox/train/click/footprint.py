@@ -11,8 +11,6 @@ from graphbox.train.plan.accesses import DegreeModel, table_rows
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["ClickFootprint"]
-
 
 class ClickFootprint(Footprint[ClickModelSection]):
     """A row of the table for each value of a feature, and a batch; a window of the log is held."""

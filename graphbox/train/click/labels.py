@@ -12,8 +12,6 @@ from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph.columns import Column
 from graphbox.graph.schema import FeatureSpec
 
-__all__ = ["ClickLabel"]
-
 
 @dataclass(frozen=True)
 class ClickLabel:

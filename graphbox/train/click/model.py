@@ -30,8 +30,6 @@ from graphbox.train.click.rows import LogRows
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import moved
 
-__all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]
-
 _BATCH_ROWS = 4096
 
 

@@ -18,8 +18,6 @@ from graphbox.models.click_fields import ClickFields
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.train.view import GraphView
 
-__all__ = ["BLOCK_ROWS", "LogRows", "ShuffledBatches"]
-
 BLOCK_ROWS = 8192
 """Rows that are read together."""
 

@@ -44,8 +44,6 @@ from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
-__all__ = ["ClickTrainer"]
-
 _SCALE = "scale."
 _MODEL = "model."
 """Prefix of the parameters among those that serving needs."""

@@ -16,8 +16,6 @@ from graphbox.train.completion.queries import concatenated_ranges
 from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.view import GraphView
 
-__all__ = ["completion_baselines", "popular_scores", "rule_scores"]
-
 _POPULARITY_SHARE = 1e-3
 """What the most popular candidate adds to the confidence of rules: it tells apart what they hold alike."""
 

@@ -17,8 +17,6 @@ from graphbox.train.completion.triple_rows import DeviceTriples
 from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.trained import TrainedModel
 
-__all__ = ["TripleScores", "evaluate_completion", "rank_triples", "sampled_triples"]
-
 _MOST_RELATIONS = 1000
 """Relations with figures of their own in a report."""
 

@@ -17,8 +17,6 @@ from graphbox.train.plan.footprint import (
 )
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["BilinearFootprint", "TranslationFootprint"]
-
 _FILTERED_BLOCK_BYTES = 64 << 20
 _MAPPED_BYTES = 32 << 20
 """The system's allocator returns freed blocks of this size and more at once; it keeps smaller ones."""

@@ -12,8 +12,6 @@ from graphbox.metrics import top_k
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
 
-__all__ = ["LikelyAnswer", "likely_answers"]
-
 
 @dataclass(frozen=True)
 class LikelyAnswer:

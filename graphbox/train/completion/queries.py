@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from graphbox.train.tasks import CompleteSplit
 
-__all__ = ["DirectedQueries", "answer_types", "answers_of", "concatenated_ranges", "directed"]
-
 
 def directed(triples: NDArray[np.int64], num_relations: int) -> NDArray[np.int64]:
     """Return triples in both directions: int64 [2 n, 3], the entity asked about, relation, answer.

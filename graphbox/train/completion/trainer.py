@@ -39,8 +39,6 @@ from graphbox.train.trainer import Selection
 from graphbox.train.transfer import CPU, place_of, tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["CompletionTrainer"]
-
 _ENTITIES, _RELATIONS = "entities", "relations"
 
 _VALIDATION_TRIPLES = 2048

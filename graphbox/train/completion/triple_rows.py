@@ -17,8 +17,6 @@ from graphbox.models.knowledge_graph import TripleScore
 from graphbox.models.translation import Distance, RotatE, TransE
 from graphbox.train.transfer import tensor_on
 
-__all__ = ["DeviceTriples", "TripleRows", "make_score", "score_of"]
-
 _CHUNK_ROWS = 65_536
 """Candidates that are compared at once."""
 

@@ -16,8 +16,6 @@ from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["LINK_BASELINES", "link_baselines", "link_baselines_of"]
-
 _MOST_STEPS = 2_000_000_000
 """Paths of length two or three that are counted without being asked for; about ten seconds."""
 _BLOCK = 128

@@ -17,8 +17,6 @@ from graphbox.train.splitting.predict_links import NonEdgeTargets
 from graphbox.train.tasks import Fold, LinkSplit
 from graphbox.train.trained import TrainedModel
 
-__all__ = ["PairScore", "evaluate_link_embeddings", "evaluate_links", "evaluate_pairs", "inner_products"]
-
 PairScore = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating]]
 """Maps sources and targets, int64 [n] each, to scores float [n]; higher for likelier links."""
 

@@ -25,8 +25,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["GraphNetworkTrainer", "make_graph_network_trainer"]
-
 _METRIC = "validation_accuracy"
 
 

@@ -14,8 +14,6 @@ from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, ranking_numbers
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["GraphNetworkFootprint"]
-
 _MESSAGE_BYTES = {
     "appnp": 4.8,
     "gat": 19.0,

@@ -18,8 +18,6 @@ from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.merged_graph import MergedGraph, merged_graph, merged_types
 from graphbox.train.view import GraphView
 
-__all__ = ["NetworkGraph"]
-
 
 class NetworkGraph:
     """Turns samples of a graph into what the layers of a network work on.

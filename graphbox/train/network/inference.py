@@ -22,8 +22,6 @@ from graphbox.train.network.node_data import NodeData
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU, moved, tensor_on
 
-__all__ = ["BLOCK_NODES", "embed_graph"]
-
 BLOCK_NODES = 8192
 """Most nodes whose vectors are computed together."""
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from graphbox.models.features import MISSING_CATEGORY, LearntFeature
 
-__all__ = ["feature_categories", "feature_inputs"]
-
 
 def feature_inputs(learnt: Mapping[str, Mapping[str, LearntFeature]]) -> dict[str, list[str]]:
     """Return the features of each node type with their kinds, in the order in which they are read.

@@ -22,8 +22,6 @@ from graphbox.train.recommendation.candidates import Candidates, columns_among
 from graphbox.train.recommendation.known_links import KnownLinks
 from graphbox.train.tasks import LinkSplit, RecommendSplit
 
-__all__ = ["LinkBatch", "LinkDraws", "LinkLoader"]
-
 Array = TypeVar("Array")
 Int64Array = NDArray[np.int64]
 

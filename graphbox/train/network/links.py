@@ -45,8 +45,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["GraphLinkTrainer"]
-
 _HOLD_OUT_STREAM = 1
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from graphbox.graph.schema import CSC, CSR, EdgeType
 from graphbox.train.view import GraphView
 
-__all__ = ["MergedGraph", "merged_graph", "merged_types"]
-
 _MERGED = "edges"
 
 

@@ -25,8 +25,6 @@ from graphbox.train.transfer import CPU, moved
 from graphbox.train.view import GraphView
 from graphbox.words import counted_bytes
 
-__all__ = ["ArrayKey", "NetworkData", "NodeData", "node_data"]
-
 ArrayKey = tuple[str, str]
 """A node type, and what is held of its nodes."""
 

@@ -39,18 +39,6 @@ from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import NetworkData, NodeData
 from graphbox.train.view import GraphView
 
-__all__ = [
-    "ClassHead",
-    "LinkHead",
-    "NetworkVectors",
-    "RowsOfTable",
-    "TrainedNetwork",
-    "TrainedRows",
-    "load_network",
-    "network_shape",
-    "save_network",
-]
-
 _FORMAT = "graphbox-network"
 _FORMAT_VERSION = 1
 _HEADER, _VALUES = "network.json", "network.safetensors"

@@ -38,8 +38,6 @@ from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
-__all__ = ["NetworkTrainer"]
-
 _ROW_SCALE = 0.1
 _PASS_BATCHES = 256
 """After so many, a device's memory gets what they read, where no loader sees to it."""

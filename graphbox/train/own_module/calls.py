@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from graphbox.errors import GraphboxError, UsageError
 
-__all__ = ["OwnCode"]
-
 _PACKAGE = Path(__file__).parents[2]
 
 

@@ -9,8 +9,6 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType
 from graphbox.table import EmbeddingTable, TableEmbedding
 
-__all__ = ["ModuleInputs", "TableRequest"]
-
 
 @dataclass(frozen=True)
 class TableRequest:

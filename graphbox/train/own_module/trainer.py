@@ -45,8 +45,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
 from graphbox.train.view import GraphView
 
-__all__ = ["OwnModuleTrainer", "make_own_module_trainer"]
-
 _ROW_SCALE = 0.1
 _TIMESTAMP = "timestamp"
 _TRAINING_SHARE = 0.75

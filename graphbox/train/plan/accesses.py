@@ -17,8 +17,6 @@ from graphbox.graph.schema import EdgeType
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["KNOWN_BYTES", "DegreeClasses", "DegreeModel", "table_rows"]
-
 KNOWN_BYTES = 20
 """HBM bytes of the index of a row of features that may be there: its place, its name and its uses."""
 

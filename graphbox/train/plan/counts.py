@@ -12,8 +12,6 @@ from graphbox.graph import Graph
 from graphbox.graph.distinct import from_blocks
 from graphbox.graph.schema import EdgeType
 
-__all__ = ["GraphCounts"]
-
 _BLOCK_ROWS = 8192
 _BLOCKS = 24
 """Rows of slots that are looked at: so many blocks from all over, or all of them where there are fewer."""

@@ -21,18 +21,6 @@ from graphbox.train.plan.placement import KINDS, DataPart, Kind, PlacedPart, Rat
 from graphbox.train.processes import check_gpus
 from graphbox.words import counted_bytes
 
-__all__ = [
-    "ASSUMED_BANDWIDTHS",
-    "ASSUMED_SSD_BYTES_PER_S",
-    "DevicePlan",
-    "Gpu",
-    "TrainingPlace",
-    "device_problems",
-    "place_trainings",
-    "placed_memory",
-    "plan_devices",
-]
-
 ASSUMED_BANDWIDTHS = Bandwidths(
     device="assumed: a GPU of the kind of an H200 on PCIe 5, not measured",
     device_sectors=1.5e12,

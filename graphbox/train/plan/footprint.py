@@ -20,16 +20,6 @@ from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.placement import DataPart
 
-__all__ = [
-    "MEGABYTE",
-    "VECTOR_COPIES",
-    "Demand",
-    "Footprint",
-    "footprint_of",
-    "part_of_batches",
-    "ranking_numbers",
-]
-
 MEGABYTE = 1_000_000
 VECTOR_COPIES = 6.0
 """Copies of a batch's vectors on a GPU: themselves, outputs of layers, gradients, batches ahead."""

@@ -16,8 +16,6 @@ from graphbox.errors import BackendMissingError, TimeLimitError
 from graphbox.memory import mapped_bytes, resident_bytes
 from graphbox.train.registry import trainer_of
 
-__all__ = ["Libraries", "load_libraries", "measured_libraries"]
-
 _PIPELINE = (
     "graphbox.cli.app",
     "graphbox.pipeline.stages",

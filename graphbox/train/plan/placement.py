@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from graphbox.bandwidth import Bandwidths
 from graphbox.words import counted_bytes
 
-__all__ = ["KINDS", "TIERS", "DataPart", "Kind", "PlacedPart", "Rates", "Tier", "place"]
-
 Kind: TypeAlias = Literal["topology", "features", "tables"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Tier: TypeAlias = Literal["HBM", "MEM", "SSD"]

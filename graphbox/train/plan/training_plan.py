@@ -14,8 +14,6 @@ from graphbox.train.plan.footprint import footprint_of, part_of_batches
 from graphbox.train.plan.libraries import Libraries, load_libraries, measured_libraries
 from graphbox.words import counted_bytes
 
-__all__ = ["TrainingPlan", "check_room", "plan_trainings", "problems"]
-
 _LEAST_DIM = 8
 _MEBIBYTE = 1 << 20
 

@@ -14,8 +14,6 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.sample import NegativeSampler
 from graphbox.train.transfer import moved
 
-__all__ = ["Candidates", "Cells", "columns_among", "log_probability_in_batch", "no_negatives"]
-
 Cells: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Rows and columns, int64 [n] each."""
 

@@ -18,8 +18,6 @@ from graphbox.train.plan.footprint import MEGABYTE, VECTOR_COPIES, Demand, Footp
 from graphbox.train.plan.placement import DataPart
 from graphbox.train.walks.footprint import MetapathFootprint
 
-__all__ = ["LightGCNFootprint", "MatrixFactorizationFootprint", "SageFootprint"]
-
 _INFERENCE_NODES = 8192
 _EDGE_NUMBERS = 8.0
 """Ends, position and place of an edge while it is sampled."""

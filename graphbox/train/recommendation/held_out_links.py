@@ -9,8 +9,6 @@ from graphbox.errors import DataError
 from graphbox.train.splitting.edges import distinct_pairs
 from graphbox.train.tasks import LinkSplit, RecommendSplit
 
-__all__ = ["HeldOutLinks"]
-
 
 class HeldOutLinks:
     """The training links that may be held out, by the pairs that the task holds out.

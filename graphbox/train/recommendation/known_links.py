@@ -21,8 +21,6 @@ from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import LinkSplit, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["KNOWN_LINKS_SHARE", "KnownLinks", "known_links_of"]
-
 Int64Array = NDArray[np.int64]
 
 KNOWN_LINKS_SHARE = 0.125

@@ -19,8 +19,6 @@ from graphbox.train.memory import TrainingMemory
 from graphbox.train.transfer import CPU, tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["Neighborhoods", "neighbor_blocks"]
-
 _PASS_DRAWS = 256
 """Draws, at the most, after which lists that are read most are brought to a GPU that has no room for all."""
 

@@ -58,8 +58,6 @@ from graphbox.train.walks.one_type import OneTypeGraph, ends_of, followed_types,
 if TYPE_CHECKING:
     from graphbox.kinds.pinsage import PinSageConfig
 
-__all__ = ["ImportanceConvolution", "Neighborhoods", "PinSage", "PinSageTrainer"]
-
 _ROW_SCALE = 0.5
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""

@@ -16,8 +16,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer, PretrainableTrainer, Selection, Trainer
 from graphbox.train.view import GraphView
 
-__all__ = ["PretrainedTrainer"]
-
 
 class PretrainedTrainer(Trainer):
     """Runs the epochs of one trainer, then those of the other.

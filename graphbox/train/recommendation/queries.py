@@ -12,8 +12,6 @@ from graphbox.train.compressed import CompressedRows
 from graphbox.train.tasks import Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["adjacency", "in_degree", "known_answers", "known_links", "ranking_queries"]
-
 
 def adjacency(csc: CSC) -> sp.csr_array:
     """Return a 0/1 matrix float32 [targets, sources] of an edge type, repeated edges counted once."""

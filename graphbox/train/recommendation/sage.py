@@ -57,8 +57,6 @@ from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 
-__all__ = ["SageTrainer", "make_sage_trainer"]
-
 _FEATURE_PARTS = ("codes", "numbers")
 _BASE, _EPOCH_AVERAGE = "base.", "epoch_average."
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3

@@ -16,8 +16,6 @@ from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.train.recommendation.neighborhoods import Neighborhoods, neighbor_blocks
 from graphbox.train.transfer import moved, place_of
 
-__all__ = ["NeighborTables", "SageEncoder", "encode_nodes"]
-
 _BLOCK_NODES = 8192
 """Nodes that are encoded together."""
 

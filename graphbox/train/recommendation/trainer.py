@@ -43,8 +43,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["RecommendationTrainer"]
-
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from graphbox.metrics import DeviceScores, RankingQueries, ScoreBlock, evaluate_ranking
 from graphbox.train.processes import ALONE, TrainingProcesses
 
-__all__ = ["validation_figures"]
-
 
 def validation_figures(
     score: ScoreBlock | DeviceScores,

@@ -20,8 +20,6 @@ from graphbox.train.splitting.parts import (
 )
 from graphbox.train.tasks import FOLDS, ClassifySplit
 
-__all__ = ["split_classify"]
-
 
 def split_classify(graph: Graph, task: ClassifyTaskConfig, seed: int) -> ClassifySplit:
     """Split the nodes of the task; see :func:`graphbox.train.make_split`."""

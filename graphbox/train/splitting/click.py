@@ -22,8 +22,6 @@ from graphbox.train.splitting.parts import (
 )
 from graphbox.train.tasks import FOLDS, ClickSplit
 
-__all__ = ["split_click"]
-
 _BLOCK_ROWS = 1 << 16
 
 

@@ -25,8 +25,6 @@ from graphbox.train.splitting.parts import (
 )
 from graphbox.train.tasks import FOLDS, CompleteSplit
 
-__all__ = ["split_complete"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Table:

@@ -13,17 +13,6 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType, edge_type_text
 from graphbox.train.tasks import distinct_keys, ends_of_keys, pair_keys
 
-__all__ = [
-    "distinct",
-    "distinct_pairs",
-    "edge_column",
-    "ends_of",
-    "pair_texts",
-    "timestamps",
-    "together",
-    "why_empty",
-]
-
 _BLOCK_PAIRS = 1 << 16
 """Pairs whose numbers are Python's at a time."""
 

@@ -9,8 +9,6 @@ from graphbox.errors import DataError
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 
-__all__ = ["node_groups"]
-
 
 def node_groups(
     graph: Graph, node_type: str, edge_type: EdgeType | None

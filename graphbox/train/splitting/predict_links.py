@@ -40,8 +40,6 @@ from graphbox.train.splitting.parts import (
 )
 from graphbox.train.tasks import FOLDS, LinkSplit, distinct_keys, pair_keys
 
-__all__ = ["known_targets", "split_links"]
-
 _NO_TIME = np.empty(0, np.int64)
 _NO_ORIGIN = np.empty((0, 2), np.int64)
 

@@ -41,8 +41,6 @@ from graphbox.train.splitting.parts import (
 )
 from graphbox.train.tasks import FOLDS, RecommendSplit, distinct_keys, pair_keys
 
-__all__ = ["split_recommend"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Answers:

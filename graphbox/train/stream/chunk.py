@@ -14,8 +14,6 @@ from graphbox.graph.schema import EdgeType
 from graphbox.graph.snapshot import LiveEdgeTable, as_live
 from graphbox.train.view import GraphView
 
-__all__ = ["Chunk", "NewEdges", "chunk_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class NewEdges:

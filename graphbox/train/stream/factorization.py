@@ -39,8 +39,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
-__all__ = ["StreamingFactorization"]
-
 _QUERIES, _TARGETS = "queries", "targets"
 _TEMPERATURE = 0.1
 """What cosines are divided by where the run file does not say: the scale of scores stays the same."""

@@ -8,8 +8,6 @@ from typing import Protocol, TypeAlias
 from graphbox.graph import Graph
 from graphbox.train.stream.chunk import Chunk
 
-__all__ = ["ChunkFeed", "WaitCallback"]
-
 WaitCallback: TypeAlias = Callable[[str], None]
 """Called again and again while something is waited for, with what that is."""
 

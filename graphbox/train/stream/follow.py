@@ -26,8 +26,6 @@ from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 from graphbox.workspace.chunk_log import ChunkLog
 
-__all__ = ["FollowedModel", "follow"]
-
 
 @dataclass(frozen=True)
 class FollowedModel:

@@ -21,8 +21,6 @@ from graphbox.train.stream.epochs import STREAM_STATE
 from graphbox.train.stream.follow import FollowedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["forget_in_stream"]
-
 
 def forget_in_stream(
     run_folder: Path,

@@ -9,8 +9,6 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.train.view import GraphView
 
-__all__ = ["draw_non_edges"]
-
 _DRAWS = 8
 """How often a pair is drawn again that is an edge; what is one then still is left out."""
 

@@ -11,8 +11,6 @@ from torch import Tensor, from_numpy
 from graphbox.metrics.binary import binary_report, grouped_roc_auc
 from graphbox.train.stream.trainer import ChunkScores
 
-__all__ = ["RunningScores", "chunk_figures"]
-
 _KEPT_BITS = 21
 """Scores are compared over chunks by this many of their leading bits as float32: 12 of the mantissa."""
 

@@ -14,8 +14,6 @@ from graphbox.errors import GraphboxError, UsageError
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.trainer import Trainer
 
-__all__ = ["ChunkScores", "StreamingTrainer", "score_then_learn"]
-
 
 @dataclass(frozen=True, eq=False)
 class ChunkScores:

@@ -29,8 +29,6 @@ from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer
 from graphbox.train.walks.sources import OneTypeSource
 
-__all__ = ["InterleavedKeys", "StreamingWalks", "make_streaming_walks"]
-
 
 class InterleavedKeys(NodeKeys):
     """A numbering in which a node keeps its key while others come: the types take turns.

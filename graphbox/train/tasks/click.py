@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
-__all__ = ["ClickSplit"]
-
 
 @dataclass(frozen=True, eq=False)
 class ClickSplit(Split):

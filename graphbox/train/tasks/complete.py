@@ -13,8 +13,6 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_from_text
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
-__all__ = ["CompleteSplit"]
-
 
 @dataclass(frozen=True, eq=False)
 class CompleteSplit(Split):

@@ -14,8 +14,6 @@ from graphbox.graph.schema import EdgeType
 from graphbox.train.tasks.recommend import distinct_keys, edges_joining, ends_of_keys, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
-__all__ = ["LinkPart", "LinkSplit"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinkPart:

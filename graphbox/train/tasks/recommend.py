@@ -15,8 +15,6 @@ from graphbox.graph.schema import EdgeType
 from graphbox.graph.snapshot import as_live
 from graphbox.train.tasks.split import Fold, Split
 
-__all__ = ["RecommendSplit", "distinct_keys", "edges_joining", "ends_of_keys", "pair_keys"]
-
 _BLOCK_EDGES = 1 << 20
 """Edges that are looked at together."""
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
 
-__all__ = ["FOLDS", "Fold", "Split"]
-
 Fold = Literal["train", "validation", "test"]
 FOLDS: tuple[Fold, ...] = ("train", "validation", "test")
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from graphbox.models.recent import RecentEvents
 from graphbox.models.temporal import EventList, PairInputs, node_events, pair_inputs
 
-__all__ = ["EventMemory", "Events"]
-
 _SOURCES, _TARGETS = "sources", "targets"
 
 

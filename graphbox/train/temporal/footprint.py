@@ -7,8 +7,6 @@ from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["TemporalFootprint"]
-
 _VECTORS_PER_CALL = 4096
 
 

@@ -34,8 +34,6 @@ from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
-__all__ = ["TemporalTrainer"]
-
 _METRIC = "validation_average_precision"
 _ROW_SCALE = 0.1
 _VECTORS_PER_CALL = 4096

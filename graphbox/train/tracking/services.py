@@ -20,8 +20,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 from graphbox.durable import write_atomically
 from graphbox.errors import UsageError, missing_extra
 
-__all__ = ["Ending", "MLflowService", "Point", "TensorBoardService", "TrackingService", "WandbService"]
-
 _IDENTITY = "tracker-{name}.json"
 
 _MLFLOW_ENVIRONMENT: Mapping[str, str] = {

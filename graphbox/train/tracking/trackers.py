@@ -27,8 +27,6 @@ from graphbox.train.tracking.services import (
     without_password,
 )
 
-__all__ = ["QueuedTracker", "Tracker", "open_trackers"]
-
 Argument = TypeVar("Argument")
 
 _log = logging.getLogger("graphbox.train")

@@ -14,8 +14,6 @@ from graphbox.graph import Graph
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.view import GraphView
 
-__all__ = ["embed"]
-
 
 def embed(
     graph: Graph,

@@ -25,8 +25,6 @@ from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
 from graphbox.train.plan.placement import DataPart
 
-__all__ = ["DeepWalkFootprint", "LineFootprint", "MetapathFootprint", "WalkFootprint"]
-
 _NUMBER_BYTES = 8
 """Of a walker's start, its second node or its path; of what negatives, or subsampling, know of a key."""
 _PLACES = 32

@@ -22,8 +22,6 @@ from graphbox.train.walks.one_type import one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer, row_budget
 from graphbox.train.walks.sources import EdgeSource
 
-__all__ = ["LineTrainer", "make_line_trainer"]
-
 
 class LineTrainer(EmbeddingTrainer):
     """Trains the orders one after another.

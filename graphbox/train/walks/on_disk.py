@@ -28,15 +28,6 @@ from graphbox.train.memory import TrainingMemory
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import ends_of, followed_types, no_edges, no_weights
 
-__all__ = [
-    "ListFolder",
-    "OneTypeOnDisk",
-    "WalksAhead",
-    "metapath_walkers",
-    "one_type_on_disk",
-    "unlisted_plan",
-]
-
 _NO_NODES: Int64Array = np.zeros(0, np.int64)
 
 _WALKER_BYTES = 160

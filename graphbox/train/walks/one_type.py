@@ -19,8 +19,6 @@ from graphbox.train.view import GraphView
 if TYPE_CHECKING:
     from graphbox.sample.tiered_walk import TieredWalker
 
-__all__ = ["OneTypeGraph", "ends_of", "followed_types", "no_edges", "no_weights", "one_type_graph"]
-
 
 @dataclass(frozen=True, eq=False)
 class OneTypeGraph:

@@ -36,14 +36,6 @@ from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkSour
 if TYPE_CHECKING:
     from graphbox.skip_gram.device import DeviceSkipGram
 
-__all__ = [
-    "SkipGramTrainer",
-    "make_deepwalk_trainer",
-    "make_metapath_trainer",
-    "make_skip_gram_trainer",
-    "row_budget",
-]
-
 _CENTER, _CONTEXT = "center", "context"
 
 

@@ -23,8 +23,6 @@ from graphbox.train.walks.one_type import OneTypeGraph
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkSource"]
-
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
 
