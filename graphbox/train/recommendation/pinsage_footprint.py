@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, VECTOR_COPIES, Demand, Footprint, ranking_numbers
 from graphbox.train.plan.placement import DataPart
-
-if TYPE_CHECKING:
-    from graphbox.kinds.pinsage import PinSageConfig
 
 _BATCH_BYTES, _VECTOR_BYTES, _EDGE_BYTES = 50.0, 26.0, 150.0
 """Bytes of a training at its peak: by number of a vector, of a batch and of all nodes; by edge."""
