@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +11,17 @@ from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, VECTOR_COPIES, Demand, Footprint, ranking_numbers
 from graphbox.train.plan.placement import DataPart
 
+if TYPE_CHECKING:
+    from graphbox.kinds.pinsage import PinSageConfig
+
 _BATCH_BYTES, _VECTOR_BYTES, _EDGE_BYTES = 50.0, 26.0, 150.0
 """Bytes of a training at its peak: by number of a vector, of a batch and of all nodes; by edge."""
 
 
 class PinSageFootprint(Footprint["PinSageConfig"]):
     """Neighbours and vectors of all nodes, and a batch with the neighbours of its neighbours."""
+
+    model: PinSageConfig
 
     def demand(self) -> Demand:
         """See :meth:`Footprint.demand`."""
