@@ -193,11 +193,11 @@ def test_relations_taken_as_one_are_on_disk(graph: Graph, split: ClassifySplit, 
 
 
 def test_budgets_that_cannot_be_kept_are_refused(graph: Graph, split: ClassifySplit, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"models.m: expected a model that is trained on batches of sampled"):
+    with pytest.raises(UsageError, match=r"memory.topology: expected models that are trained on batches"):
         train(graph, split, tmp_path, LITTLE, config=config(num_neighbors=None))
     kept: dict[str, Any] = {"name": "m", "task": None, "run_folder": tmp_path, "seed": 0}
     tables = MemoryConfig(tables=12 << 20)
-    with pytest.raises(UsageError, match=r"memory.tables: expected a model that keeps its tables"):
+    with pytest.raises(UsageError, match=r"memory.tables: expected models that keep their tables"):
         fit(graph, None, config=LightGCNConfig(kind="lightgcn", task="t"), memory=tables, **kept)
     with pytest.raises(UsageError, match=r"memory.tables: expected tables .* received `m` with `lock_free`"):
         fit(graph, None, config=DeepWalkConfig(kind="deepwalk", lock_free=True), memory=tables, **kept)

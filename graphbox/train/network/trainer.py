@@ -85,8 +85,6 @@ class NetworkTrainer(TorchTrainer[Batch]):
         _check_options(config, takes_weights=kind.takes_weights)
         self._normalized = kind.normalized
         self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
-        if self._memory.graph_on_disk and config.num_neighbors is None:
-            raise _whole_graph_on_disk(assignment.name)
         self._graph = self._training_graph(self._view)
         if config.edge_weights and not self._graph.edge_attributes:
             raise UsageError(
@@ -353,15 +351,6 @@ class NetworkTrainer(TorchTrainer[Batch]):
         if not self._memory.graph_on_disk or not isinstance(view, GraphView):
             return None
         return self._memory.tiered(view)
-
-
-def _whole_graph_on_disk(model: str) -> UsageError:
-    return UsageError(
-        "expected a model that is trained on batches of sampled neighbours, received one that is trained on "
-        "the whole graph",
-        where=f"models.{model}",
-        hint="give it `num_neighbors`, like [10, 10], or leave `memory.topology` and `memory.features` out",
-    )
 
 
 def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
