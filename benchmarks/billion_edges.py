@@ -33,7 +33,7 @@ from graphbox.train.registry import Assignment, make_trainer
 
 _CHUNK = 1 << 22
 IMPORT_BYTES = 3 << 30
-BUDGETS = {"topology": 1024 * MIB, "tables": 1024 * MIB, "passes": 256 * MIB}
+BUDGETS = {"topology": 256 * MIB, "tables": 3072 * MIB, "passes": 128 * MIB}
 TRAINED = DeepWalkConfig(
     kind="deepwalk", dim=32, walks_per_node=1, walk_length=40, window=5, epochs=1, learning_rate=0.1
 )
