@@ -44,6 +44,7 @@ class GraphView:
 
     def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
         self.fold = fold
+        self._forward: GraphView | None = None
         self._stored = graph
         self._removed = {} if split is None else split.hidden_edges(graph, fold)
         self._hidden_features = {} if split is None else split.hidden_features()
@@ -52,7 +53,11 @@ class GraphView:
     @cached_property
     def _graph(self) -> Graph:
         """The graph without what is removed: in memory, from its first use on."""
-        return self._stored.without_edges(self._removed) if self._removed else self._stored
+        if not self._removed:
+            return self._stored
+        if self._forward is not None:  # whose edges are then there once
+            return self._forward._graph.with_reverse_edges()
+        return self._stored.without_edges(self._removed)
 
     @property
     def node_types(self) -> list[str]:
@@ -70,7 +75,9 @@ class GraphView:
 
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
-        return self._with(self._stored.with_reverse_edges(), self._removed)
+        view = self._with(self._stored.with_reverse_edges(), self._removed)
+        view._forward = self
+        return view
 
     def without_edges(self, removed: Mapping[EdgeType, NDArray[np.int64]]) -> GraphView:
         """Return the view without some edges, given by their ids; see ``Graph.without_edges``."""
@@ -282,6 +289,7 @@ class GraphView:
 
     def _with(self, stored: Graph, removed: dict[EdgeType, NDArray[np.int64]]) -> GraphView:
         view = object.__new__(GraphView)
+        view._forward = None
         view._stored = stored
         view._removed = removed
         view.fold = self.fold

@@ -189,3 +189,10 @@ class TestLabel:
         view = GraphView(graph, classify_split)
         with pytest.raises(UsageError, match="does not read what it is to predict"):
             SageTrainer(sage_config, Assignment("sage", view, recommend_split, recommend_task, 0, None))
+
+
+def test_edges_that_are_left_are_in_memory_once(graph: Graph, recommend_split: RecommendSplit) -> None:
+    view = GraphView(graph, recommend_split)
+    both_ways = view.with_reverse_edges()
+    changed = next(iter(recommend_split.hidden_edges(graph, "train")))
+    assert both_ways.csc(changed).indices is view.csc(changed).indices
