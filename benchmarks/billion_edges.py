@@ -1,4 +1,4 @@
-"""A graph of a billion edges in 4 GiB: written as tables, imported, and a share of an epoch of DeepWalk.
+"""A graph of a billion edges: written as tables, imported, and a share of an epoch of DeepWalk.
 
 An R-MAT graph with the quadrants of Graph500. Each stage is a process of its own; printed are its rate, the
 peak of its anonymous resident memory and, beside training, the time in which this disk reads as many bytes as

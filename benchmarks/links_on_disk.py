@@ -1,7 +1,7 @@
 """A recommend task whose graph is on disk, beside the same training in memory.
 
-Users and items with skewed degrees (items by an R-MAT's quadrants); ``gnn`` learns to recommend for an epoch,
-all in memory and with topology and rows under budgets of a fifth. Printed are links per second, recall, the
+Users and items with skewed degrees; ``gnn`` learns to recommend for an epoch, all in memory, and with a fifth
+of the topology and a fifth of the rows, with 48 MiB of buffers. Printed are links per second, recall, the
 peaks of anonymous resident memory of splitting and of training, each in a process of its own, in turns.
 
     python -m benchmarks.links_on_disk [--edges 1000000] [--repeats 3] [--share 5] [--folder FOLDER]

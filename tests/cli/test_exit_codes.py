@@ -178,3 +178,11 @@ def test_a_signal_to_a_repeated_evaluation(finished_folder: Path, number: int) -
     assert "keeps its earlier results" in err
     assert workspace.run("last") == before
     assert RunData.open(workspace, "last").record.state == "finished"
+
+
+@pytest.mark.parametrize("option", [("--hbm", "80GiB"), ("--bandwidths", "doctor.json")])
+def test_a_table_of_edges_is_not_planned_for_a_gpu(tmp_path: Path, option: tuple[str, str]) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
+    outcome = call_main(["-C", str(tmp_path / "workspace"), "plan", str(tmp_path / "edges.csv"), *option])
+    assert outcome.code == 2
+    assert f"{option[0]}: expected a run file with models" in outcome.err

@@ -593,11 +593,3 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     assert "(1.0 MiB)" in tight.err
     assert "no room in HBM: computing takes all of it" in tight.out
     assert call_main([*command, "lots"]).code == 2
-
-
-@pytest.mark.parametrize("option", [("--hbm", "80GiB"), ("--bandwidths", "doctor.json")])
-def test_a_table_of_edges_is_not_planned_for_a_gpu(tmp_path: Path, option: tuple[str, str]) -> None:
-    (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
-    outcome = call_main(["-C", str(tmp_path / "workspace"), "plan", str(tmp_path / "edges.csv"), *option])
-    assert outcome.code == 2
-    assert f"{option[0]}: expected a run file with models" in outcome.err
