@@ -25,6 +25,7 @@ from graphbox.table.distributed_kind import is_sharded
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
+from graphbox.words import counted, counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.table import DeviceTable
@@ -237,9 +238,19 @@ class TrainingMemory:
         self._sizes[name] = max(1, rows) * dim
         if self.config.tables is None or self.folder is None:
             return self.processes.table(EmbeddingTable(dim, optimizer, lr, **options), name)
-        place: dict[str, Any] = {"path": self.folder / name, "memory_bytes": int(self.config.tables * share)}
-        table = EmbeddingTable(dim, optimizer, lr, **place, **options)
-        table.reserve(rows)  # an index that grows is there twice, and leaves less to rows
+        budget = int(self.config.tables * share)
+        try:
+            table = EmbeddingTable(
+                dim, optimizer, lr, path=self.folder / name, memory_bytes=budget, **options
+            )
+            table.reserve(rows)  # an index that grows is there twice, and leaves less to rows
+        except DoesNotFitError as error:
+            raise DoesNotFitError(
+                f"expected a budget with room for the table `{name}` of {counted(rows, 'row')}, received "
+                f"{counted_bytes(budget)}, its part of {counted_bytes(self.config.tables)}: {error.message}",
+                where="memory.tables",
+                hint="give it more, or leave it out",
+            ) from error
         return table
 
     def near(self, tables: Mapping[str, EmbeddingTable]) -> dict[str, EmbeddingTable]:

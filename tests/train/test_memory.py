@@ -21,7 +21,7 @@ from graphbox.config import (
     PredictLinksTaskConfig,
     RecommendTaskConfig,
 )
-from graphbox.errors import InterruptedRunError, UsageError
+from graphbox.errors import DoesNotFitError, InterruptedRunError, UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import ClassifySplit, GraphView, fit, load_outcome, make_split
@@ -201,6 +201,15 @@ def test_budgets_that_cannot_be_kept_are_refused(graph: Graph, split: ClassifySp
         fit(graph, None, config=LightGCNConfig(kind="lightgcn", task="t"), memory=tables, **kept)
     with pytest.raises(UsageError, match=r"memory.tables: expected tables .* received `m` with `lock_free`"):
         fit(graph, None, config=DeepWalkConfig(kind="deepwalk", lock_free=True), memory=tables, **kept)
+
+
+@pytest.mark.parametrize("tables", [1 << 20, (11 << 20)])
+def test_a_budget_of_tables_that_is_too_small_is_named_by_its_key(tables: int, tmp_path: Path) -> None:
+    memory = TrainingMemory(MemoryConfig(tables=tables), tmp_path)
+    with pytest.raises(
+        DoesNotFitError, match=r"memory.tables: expected .* the table `node` of 1,000,000 rows"
+    ):
+        memory.new_table("node", 64, "adam", 0.1, rows=1_000_000)
 
 
 @pytest.mark.parametrize(
