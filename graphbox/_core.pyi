@@ -709,6 +709,9 @@ class Table:
     def reserve(self, rows: int) -> None:
         """Make room for that many more rows."""
 
+    def least_memory_bytes(self, keys: int, batch_rows: int) -> int:
+        """The least budget of a table with rows on SSD, of so many keys and rows of a batch."""
+
     def load_checkpoint(self, folder: str, parts: Sequence[CheckpointPart], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
         """Put the rows of a checkpoint's parts, or of a shard, into the table."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+import time
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,10 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
-from graphbox.config import MemoryConfig, ModelConfig, budget_refusal
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, budget_refusal
 from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
 from graphbox.graph.schema import EdgeType
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES, TieredGraph
+from graphbox.memory import release_free_pages
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
@@ -29,6 +32,7 @@ from graphbox.words import counted, counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.table import DeviceTable
+    from graphbox.table.protocol import Table
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -41,20 +45,28 @@ class TrainingMemory:
     """Budgets of a training, and the folder of what does not fit.
 
     Attributes:
-        config: the section `memory` of the run file; on a GPU ``hbm`` has what placement found.
+        config: the section `memory` of the run file: what is asked for.
         folder: where rows of tables go that find no room; None: there are no budgets of tables.
         processes: which divide rows and budgets among them.
         device: where the model computes.
+        decided_hbm: budgets of its memory that placement decided; None: those asked for.
     """
 
     config: MemoryConfig = field(default_factory=MemoryConfig)
     folder: Path | None = None
     processes: TrainingProcesses = ALONE
     device: torch.device = CPU
+    decided_hbm: HbmConfig | None = None
     _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _on_device: dict[str, DeviceTable] = field(default_factory=dict, init=False, repr=False)
     _new_folders: list[Path] = field(default_factory=list, init=False, repr=False)
+    _released_at: list[float] = field(default_factory=lambda: [-math.inf], init=False, repr=False)
     _why_below: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def hbm(self) -> HbmConfig:
+        """Budgets in the GPU's memory: those that placement decided, else those asked for."""
+        return self.config.hbm if self.decided_hbm is None else self.decided_hbm
 
     @property
     def pass_bytes(self) -> int:
@@ -82,11 +94,26 @@ class TrainingMemory:
         with TemporaryDirectory(prefix=f"{name}-", dir=self.folder) as folder:
             yield Path(folder)
 
+    def release_free_pages(self, interval_s: float = 0.0) -> None:
+        """Return free pages of the heap to the system under budgets, which bound what the process has.
+
+        Without budgets the heap keeps them: the next batch takes them again.
+
+        Args:
+            interval_s: do nothing where the last time is less than so many seconds ago.
+        """
+        config, now = self.config, time.monotonic()
+        if config.topology is None and config.features is None and config.tables is None:
+            return
+        if now - self._released_at[0] >= interval_s:
+            release_free_pages()
+            self._released_at[0] = time.monotonic()
+
     def features_on_device(self, arrays: Mapping[Key, RowBlocks]) -> DeviceArrays[Key] | None:
         """Return features where kernels of the device read them, within their budget; None: it has none."""
         if not has_kernels(self.device):
             return None
-        return DeviceArrays(arrays, self.device, hbm_bytes=self.config.hbm.features, misses="read")
+        return DeviceArrays(arrays, self.device, hbm_bytes=self.hbm.features, misses="read")
 
     def sampled_on_device(
         self, graph: GraphLike | TieredGraph, num_neighbors: Sequence[int]
@@ -99,7 +126,7 @@ class TrainingMemory:
         """
         if self.why_on_cpu(num_neighbors, in_tiers=isinstance(graph, TieredGraph)) is not None:
             return None
-        return DeviceGraph(graph, self.device, hbm_bytes=self.config.hbm.topology)
+        return DeviceGraph(graph, self.device, hbm_bytes=self.hbm.topology)
 
     def sampling_place(self, num_neighbors: Sequence[int], *, in_tiers: bool = False) -> str:
         """Return where neighbours are sampled, in words, and why on the CPU; see :meth:`why_on_cpu`."""
@@ -206,7 +233,7 @@ class TrainingMemory:
         """Return which part of the budget of tables each has: what buffers take, and the rest by size."""
         total = max(1, sum(sizes.values()))
         budget = max(1, self.config.tables or 0)
-        buffers = min(_BUFFER_BYTES / budget, 1 / max(1, len(sizes)))
+        buffers = min(TABLE_BUFFER_BYTES / budget, 1 / max(1, len(sizes)))
         rest = 1 - buffers * len(sizes)
         return {name: buffers + rest * size / total for name, size in sizes.items()}
 
@@ -289,8 +316,8 @@ class TrainingMemory:
         return {"tables": ", ".join(places)} if places else {}
 
     def _table_room(self) -> int | None:
-        if self.config.hbm.tables is not None or self.device.type != "cuda":
-            return self.config.hbm.tables
+        if self.hbm.tables is not None or self.device.type != "cuda":
+            return self.hbm.tables
         torch.cuda.empty_cache()  # what PyTorch holds for later counts as free
         free, _ = torch.cuda.mem_get_info(self.device)
         return int(_SHARE_OF_FREE * free)
@@ -327,10 +354,9 @@ def has_kernels(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def table_below(table: EmbeddingTable) -> EmbeddingTable:
+def table_below(table: Table) -> EmbeddingTable:
     """Return what keeps the rows of a table on a GPU; any other, as one in several processes, as it is."""
-    below: EmbeddingTable = getattr(table, "table", table)
-    return below
+    return cast("EmbeddingTable", getattr(table, "table", table))
 
 
 _EVERYTHING = 1 << 50
@@ -338,7 +364,7 @@ _EVERYTHING = 1 << 50
 _SHARE_OF_FREE = 0.6
 """Of the memory that a GPU has free, for tables that no budget was found for; the rest is for batches."""
 
-_BUFFER_BYTES = 12 << 20
+TABLE_BUFFER_BYTES = 12 << 20
 """What a table with rows on SSD takes beside rows and index, about."""
 
 

@@ -526,7 +526,16 @@ std::uint64_t ColdRows::fixed_bytes() const {
 }
 
 std::uint64_t ColdRows::bytes() const {
-  return fixed_bytes() + live_bits_bytes_ + segments_.size() * (sizeof(ColdSegment) + sizeof(SegmentReader));
+  return fixed_bytes() + segment_bytes();
+}
+
+std::uint64_t ColdRows::segment_bytes() const {
+  return live_bits_bytes_ + segments_.size() * (sizeof(ColdSegment) + sizeof(SegmentReader));
+}
+
+std::uint64_t ColdRows::segment_bytes_for(std::uint64_t rows) const {
+  const std::uint64_t segments = 2 * rows / config_.segment_rows + kSpareDeadSegments + 2;  // see is_mostly_dead()
+  return segments * (sizeof(ColdSegment) + sizeof(SegmentReader) + (config_.segment_rows + 63) / 64 * 8);
 }
 
 TierFiles ColdRows::files() const {

@@ -247,6 +247,9 @@ class ColdRows {
 
   std::uint64_t bytes() const;  // of memory: buffers, the reader's, live bits
   std::uint64_t fixed_bytes() const;
+  // Of memory: what is known of the segments that there are, and of those that so many live rows may come to have.
+  std::uint64_t segment_bytes() const;
+  std::uint64_t segment_bytes_for(std::uint64_t rows) const;
   std::uint64_t stride() const { return info_.stride(); }  // bytes from record to record in a segment
   std::uint32_t segment_rows() const { return config_.segment_rows; }
   std::uint64_t next_sequence() const { return next_sequence_; }  // of the segment that is begun next

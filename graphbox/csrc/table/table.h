@@ -242,6 +242,8 @@ class Table {
 
   // checkpoint_load.cpp. After an error of load_checkpoint() the table is to be dropped.
   void reserve(std::uint64_t rows);  // room for that many more
+  // The least budget with which reserve(keys) finds room beside so many rows in memory; of a table with rows on SSD.
+  std::uint64_t least_memory_bytes(std::uint64_t keys, std::uint64_t batch_rows) const;
   void load_checkpoint(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
                        const Shard& shard, int threads);
 
@@ -392,7 +394,8 @@ class Table {
                     SegmentWriter& writer) const;
 
   // table_evict.cpp
-  std::uint64_t hot_limit(std::uint64_t index_bytes) const;
+  std::uint64_t bytes_beside_disk(std::uint64_t index_bytes, std::uint64_t rows, std::uint64_t keys) const;
+  std::uint64_t hot_limit(std::uint64_t index_bytes, std::uint64_t keys = 0) const;
   std::uint64_t index_rows() const;
   bool make_index_room(std::uint64_t more);
   void make_space(std::uint64_t rows, std::uint64_t pinned);

@@ -68,8 +68,7 @@ void Table::attach_tier(const std::string& folder, const std::string& settings, 
   tier_ = std::move(tier);
   tier_->resize(slab_.rows());
   if (hot_limit(index_.bytes()) < kFewestHotRows) {
-    const std::uint64_t needed = index_.bytes() + tier_->bytes_for(kFewestHotRows) + admission_.most_bytes() +
-                                 kSpareBytes + slab_.bytes_for(kFewestHotRows);
+    const std::uint64_t needed = bytes_beside_disk(index_.bytes(), kFewestHotRows, 0);
     tier_ = nullptr;
     throw Error(ErrorKind::kDoesNotFit,
                 "the table may take " + std::to_string(config_.memory_bytes) + " bytes (memory_bytes); with rows on SSD " +
@@ -95,13 +94,27 @@ void Table::detach_tier() {
 
 std::uint64_t Table::index_rows() const { return live_rows() + tier_->cold_rows; }
 
-// The most rows that memory may have, beside an index of so many bytes.
-std::uint64_t Table::hot_limit(std::uint64_t index_bytes) const {
-  const auto fits = [&](std::uint64_t rows) {
-    const std::uint64_t bytes = index_bytes + slab_.bytes_for(rows) + followed_bytes(rows) +
-                                tier_->bytes_for(rows) + admission_.most_bytes() + kSpareBytes;
-    return bytes <= config_.memory_bytes;
-  };
+// The memory of a table with rows on SSD: an index of so many bytes, so many rows in memory, buffers, and what the
+// segments of so many keys come to take. Without these rows would fill the budget first, and as their bookkeeping is
+// never given back, a few more segments would leave no room for any row.
+std::uint64_t Table::bytes_beside_disk(std::uint64_t index_bytes, std::uint64_t rows, std::uint64_t keys) const {
+  const std::uint64_t there = tier_->cold.segment_bytes();
+  const std::uint64_t to_come = std::max(tier_->cold.segment_bytes_for(std::max(keys, tier_->expected_keys)), there) - there;
+  return index_bytes + slab_.bytes_for(rows) + followed_bytes(rows) + tier_->bytes_for(rows) +
+         admission_.most_bytes() + to_come + kSpareBytes;
+}
+
+std::uint64_t Table::least_memory_bytes(std::uint64_t keys, std::uint64_t batch_rows) const {
+  const std::shared_lock lock(mutex_);
+  const bool grows = !index_.has_room_for(keys);
+  const std::uint64_t index_bytes = grows ? index_.bytes() + index_.bytes_for(keys) : index_.bytes();
+  const std::uint64_t rows = std::max(batch_rows, kFewestHotRows);
+  return bytes_beside_disk(index_bytes, (rows + 63) / 64 * 64, keys);
+}
+
+// The most rows that memory may have, beside an index of so many bytes, and the segments of so many keys.
+std::uint64_t Table::hot_limit(std::uint64_t index_bytes, std::uint64_t keys) const {
+  const auto fits = [&](std::uint64_t rows) { return bytes_beside_disk(index_bytes, rows, keys) <= config_.memory_bytes; };
   std::uint64_t low = 0;
   std::uint64_t high = tier_->homes.capacity();
   if (!fits(low)) {
@@ -140,14 +153,16 @@ bool Table::make_index_room(std::uint64_t more) {
   const std::uint64_t keys = index_rows() + more;
   const bool grows = !index_.has_room_for(keys);
   const std::uint64_t index_bytes = grows ? index_.bytes() + index_.bytes_for(keys) : index_.bytes();
-  const std::uint64_t limit = hot_limit(index_bytes);
+  const std::uint64_t limit = hot_limit(index_bytes, keys);
   if (limit < kFewestHotRows) {
     throw Error(ErrorKind::kDoesNotFit,
                 "the table may take " + std::to_string(config_.memory_bytes) + " bytes (memory_bytes); the index of " +
                     std::to_string(keys) + " keys needs " + std::to_string(index_bytes) +
-                    " while it grows, and leaves no room for rows",
+                    " while it grows, and leaves no room for rows; " +
+                    std::to_string(bytes_beside_disk(index_bytes, kFewestHotRows, keys)) + " would do for some",
                 {}, "raise memory_bytes, or erase keys");
   }
+  tier_->expected_keys = std::max(tier_->expected_keys, keys);
   const bool shrinks = slab_.rows() > limit;
   if (shrinks) {
     evict_from(limit);

@@ -65,6 +65,7 @@ struct TableTier {
   ColdRows cold;
   std::uint64_t limit = 0;            // of rows in memory, as far as room was made
   std::uint64_t most_rows = 0;        // that were in memory at once
+  std::uint64_t expected_keys = 0;    // for which room was made in the index
   GrowingArray<std::uint32_t> homes;  // by row; kNoRow where nothing was written
   VisitedRows visited;                // pulled or pushed since the hand passed
   RowBits dirty;                      // differs from what is at its home

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphbox.config import ClickModelSection
 from graphbox.train.plan.accesses import DegreeModel, table_rows
-from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
+from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows
 from graphbox.train.plan.placement import DataPart
 
 
@@ -25,6 +25,12 @@ class ClickFootprint(Footprint[ClickModelSection]):
         batch = 66.0 * model.batch_size * model.dim
         table = by_value * values + 110.0 * combined - self.bytes_on_disk(2 * values, model.dim)
         return Demand(92 * MEGABYTE + batch + table, 0.0, table)
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`: its index grows with the values."""
+        _, features = self._values()
+        batch_rows = self.model.batch_size * max(1, features)
+        return [TableRows(0, self.model.dim, "adagrad", batch_rows)]
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""

@@ -13,6 +13,7 @@ from graphbox.train.plan.footprint import (
     VECTOR_COPIES,
     Demand,
     Footprint,
+    TableRows,
     ranking_numbers,
 )
 from graphbox.train.plan.placement import DataPart
@@ -41,6 +42,16 @@ class BilinearFootprint(Footprint[KnowledgeGraphSection]):
         dim, nodes = self.model.dim, self.nodes
         fixed = 48 * MEGABYTE + self.score_bytes()
         return Demand(fixed + 54.0 * dim * nodes, 285.0 * self.edges_of(()), 8.0 * dim * nodes)
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        model = self.model
+        drawn = self.nodes if model.loss == "softmax" else model.candidates + 2 * model.batch_size
+        relations = 2 * len(self.counts.edges)
+        return [
+            TableRows(self.nodes, model.dim, "adagrad", drawn),
+            TableRows(relations, model.dim, "adagrad", relations),
+        ]
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""

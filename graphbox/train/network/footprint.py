@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, RecommendTaskConfig
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
-from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, ranking_numbers
+from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows, ranking_numbers
 from graphbox.train.plan.placement import DataPart
 
 _MESSAGE_BYTES = {
@@ -33,8 +33,10 @@ _EDGE_BYTES = 140.0
 """Of each edge while a graph is sampled in memory, both directions together."""
 _STORED_EDGE_BYTES = 16.0
 """Of each edge in files, both directions together."""
-_LINK_BYTES = 130.0
-"""Of each link while a task holds some of them out, and an epoch others."""
+_LINK_BYTES = 1.0
+"""Of each link of a task whose graph is on disk, while an epoch's links are drawn; links are in files."""
+_HELD_OUT_BYTES = 40.0
+"""Of each link that an epoch holds out: its place in the order and the ids of its edges."""
 _INFERENCE_NODES = 8192
 _BATCHES_THERE = 3.0
 """Copies of a batch's features: its own, and those that loaders have made ahead."""
@@ -70,7 +72,7 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         return Demand(fixed, self._edge_bytes(edges), rows)
 
     def _edge_bytes(self, edges: int) -> float:
-        """Return the memory of edges; where they are on disk, their budget and the links of the task."""
+        """Return the memory of edges; where they are on disk, their budget and what is kept of links."""
         topology = self.memory.topology
         if topology is None:
             return _EDGE_BYTES * edges
@@ -78,7 +80,8 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
             return float(min(topology, _STORED_EDGE_BYTES * edges))
         relations = [(self.ends[0], name, self.ends[1]) for name in self.task.relations]
         links = sum(self.counts.edges.get(each, 0) for each in relations)
-        return _LINK_BYTES * links + min(topology, _STORED_EDGE_BYTES * edges)
+        by_link = _LINK_BYTES + _HELD_OUT_BYTES * self.model.links.holdout_fraction
+        return by_link * links + min(topology, _STORED_EDGE_BYTES * edges)
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
@@ -93,7 +96,6 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         """See :meth:`Footprint.parts`: batches read them; over a whole graph all are read, once."""
         model = self.model
         types, (asked, _) = degrees.types(model.relations), self.ends
-        rowed = types if model.embeddings is None else [name for name in types if name in model.embeddings]
         seeds = degrees.classes(asked).count
         batches = math.ceil(seeds / model.batch_size)
         hops = model.num_neighbors or ()
@@ -113,9 +115,24 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
             stored = self.counts.feature_bytes.get(name, 0) / max(classes.count, 1)
             if stored and (model.features is None or name in model.features):
                 parts.append(self._features(name, classes, stored, read))
-            if name in rowed and (model.embeddings is not None or not stored):
+            if self._has_rows(name):
                 parts.append(degrees.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
         return parts
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        model = self.model
+        touched = model.relations or tuple(self.counts.edges)
+        types = dict.fromkeys(end for each in touched for end in (each[0], each[2]))
+        chosen = [name for name in types if self._has_rows(name)]
+        rows = {name: self.counts.nodes.get(name, 0) for name in chosen}
+        _, met = self._drawn(sum(rows.values()))
+        return [TableRows(count, model.dim, "rowwise_adagrad", min(met, count)) for count in rows.values()]
+
+    def _has_rows(self, node_type: str) -> bool:
+        """Return whether nodes of a type have rows of a table."""
+        model, stored = self.model, self.counts.feature_bytes.get(node_type, 0)
+        return not stored if model.embeddings is None else node_type in model.embeddings
 
     def _features(
         self, node_type: str, classes: DegreeClasses, stored: float, read: NDArray[np.float64]

@@ -16,6 +16,7 @@ from graphbox.config import ModelSection, RunConfig, model_kind
 from graphbox.graph.schema import EdgeType
 from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, RANKED_ROWS
+from graphbox.table.arguments import Optimizer
 from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.placement import DataPart
@@ -45,6 +46,23 @@ class Demand:
     nodes_bytes: float
     edges_bytes: float
     rows_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A table whose rows may be on SSD, under the budget of tables.
+
+    Attributes:
+        rows: how many it has.
+        dim: length of a row.
+        optimizer: the table's.
+        batch_rows: about the rows that a batch reads, which must be in memory at once.
+    """
+
+    rows: int
+    dim: int
+    optimizer: Optimizer
+    batch_rows: float
 
 
 SectionT_co = TypeVar("SectionT_co", bound=ModelSection, covariant=True)
@@ -77,6 +95,10 @@ class Footprint(ABC, Generic[SectionT_co]):
     @abstractmethod
     def parts(self, degrees: DegreeModel) -> list[DataPart]:
         """Return the parts of graph and tables that a training reads, and how often, for their placement."""
+
+    def table_rows(self) -> list[TableRows]:
+        """Return the tables that share the budget of tables; none where the kind has no such budget."""
+        return []
 
     def pinned_row_budget(self) -> int | None:
         """Return the budget in bytes of rows in pinned memory; None: unlimited."""

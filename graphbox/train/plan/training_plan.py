@@ -12,6 +12,7 @@ from graphbox.memory import available_bytes
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.footprint import footprint_of, part_of_batches
 from graphbox.train.plan.libraries import Libraries, load_libraries, measured_libraries
+from graphbox.train.plan.table_budget import table_budget_problem
 from graphbox.words import counted_bytes
 
 _LEAST_DIM = 8
@@ -144,6 +145,10 @@ def problems(
     of_whom = "are available" if total is None else "`memory.total` allows"
     found = []
     for name, plan in plans.items():
+        footprint = footprint_of(config.models[name], counts, config)
+        too_small = None if footprint is None else table_budget_problem(name, footprint)
+        if too_small is not None:
+            found.append((name, *too_small))
         if plan is not None and plan.peak_bytes > room:
             in_processes = "" if plan.processes == 1 else f" in {plan.processes} processes"
             message = (

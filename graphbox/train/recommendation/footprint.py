@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, SageConfig
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
-from graphbox.train.plan.footprint import MEGABYTE, VECTOR_COPIES, Demand, Footprint, ranking_numbers
+from graphbox.train.plan.footprint import (
+    MEGABYTE,
+    VECTOR_COPIES,
+    Demand,
+    Footprint,
+    TableRows,
+    ranking_numbers,
+)
 from graphbox.train.plan.placement import DataPart
 from graphbox.train.walks.footprint import MetapathFootprint
 
@@ -109,6 +116,17 @@ class MatrixFactorizationFootprint(_RankedFootprint[MatrixFactorizationConfig]):
             12.0 * dim * self.nodes - on_disk,
         )
 
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        model, (queries, candidates) = self.model, self.ends
+        of_candidates = self.batch_answers() + model.candidates
+        if queries == candidates:
+            return [TableRows(self.nodes, model.dim, "adam", model.batch_size + of_candidates)]
+        return [
+            TableRows(self.queries, model.dim, "adam", model.batch_size),
+            TableRows(self.candidates, model.dim, "adam", of_candidates),
+        ]
+
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
         model, edges = self.model, sum(self.counts.edges.values())
@@ -138,6 +156,18 @@ class SageFootprint(Footprint[SageConfig]):
         edges = sum(count for each, count in self.counts.edges.items() if (each[0], each[2]) == self.ends)
         rows = 38.5 * dim * nodes - self.bytes_on_disk(nodes, dim)
         return Demand(130 * MEGABYTE + self.scores_bytes() + rows, 164.0 * edges)
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        model, asked = self.model, self.ends[0]
+        seeds = 2 * (model.batch_size + model.candidates)
+        found = []
+        for name in dict.fromkeys([asked, *self._sources()]):
+            drawn = seeds * model.num_neighbors * self._sources().count(name)
+            rows = self.counts.nodes.get(name, 0)
+            batch_rows = drawn + (seeds if name == asked else 0)
+            found.append(TableRows(rows, model.dim, "rowwise_adagrad", min(batch_rows, rows)))
+        return found
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""

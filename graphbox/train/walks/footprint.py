@@ -22,7 +22,7 @@ from graphbox.skip_gram.row_bytes import (
 )
 from graphbox.skip_gram.tile_shapes import MOST_VALUES, tile_shape
 from graphbox.train.plan.accesses import DegreeModel
-from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
+from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows
 from graphbox.train.plan.placement import DataPart
 
 _NUMBER_BYTES = 8
@@ -82,6 +82,12 @@ class WalkFootprint(Footprint[WalkT]):
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
         return self.device_bytes_of(self.batches_bytes() / 4.0)
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        met = self.batch_walkers() * self.visits * (1.0 + self.model.negatives)
+        dim = self.model.dim // len(self.tables)
+        return [TableRows(self.keys, dim, "rowwise_adagrad", min(met, self.keys))] * sum(self.tables)
 
     def row_rooms(self, device_bytes: int | None = None) -> list[RowRoom]:
         """Return the room for rows of each training of the model, one after the other.
