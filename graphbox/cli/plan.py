@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from graphbox.graph.plan import ImportPlan, TypePlan
     from graphbox.train.plan import GraphCounts, TrainingPlan
     from graphbox.train.plan.accesses import DegreeClasses
-    from graphbox.train.plan.device_plan import DevicePlan, Gpu
+    from graphbox.train.plan.decisions import Placement
+    from graphbox.train.plan.device_plan import Gpu
 
 _FAR_APART = 1.15
 """Where what may be written differs by more, both are told."""
@@ -179,26 +180,26 @@ class _Trainings:
 
     Attributes:
         plans: by model; None where the kind is not predicted.
-        placements: what lives where, by model, on a machine with a GPU.
+        placements: what is kept where, by model.
         lacking: message and hint of what does not fit.
     """
 
     plans: Mapping[str, TrainingPlan | None]
-    placements: Mapping[str, DevicePlan | None]
+    placements: Mapping[str, Placement]
     lacking: list[tuple[str, str]]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
-        parts = {"training": self.plans, "placement": self.placements}
         return {
-            part: {name: None if each is None else each.as_dict() for name, each in plans.items()}
-            for part, plans in parts.items()
+            "training": {name: each and each.as_dict() for name, each in self.plans.items()},
+            "placement": {name: each.as_dict() for name, each in self.placements.items()},
         }
 
     def print(self, room: _Room, console: Console) -> None:
         """Print them as tables."""
         _print_trainings(room, self.plans, console)
-        _print_placements(self.placements, console)
+        _print_decisions(self.placements, console)
+        _print_gpu_plans(self.placements, console)
 
 
 def _planned(
@@ -258,12 +259,12 @@ def _trainings(
     room: _Room,
     config: RunConfig,
     counts: GraphCounts,
-    placements: Mapping[str, DevicePlan | None],
+    placements: Mapping[str, Placement],
 ) -> tuple[dict[str, TrainingPlan | None], list[tuple[str, str]]]:
     """Return the plans of the models of a run file, and what does not fit with what would."""
     from graphbox.train.plan import plan_trainings, problems
 
-    pinned = {name: each.pinned_bytes for name, each in placements.items() if each is not None}
+    pinned = {name: each.plan.pinned_bytes for name, each in placements.items() if each.plan is not None}
     plans = plan_trainings(config, counts, pinned=pinned)
     lacking = problems(config, counts, plans, room.memory_bytes)
     return plans, [(message, hint) for _, message, hint in lacking]
@@ -276,21 +277,24 @@ def _placements(
     counts: GraphCounts,
     hbm_bytes: int | None,
     bandwidths: Path | None,
-) -> tuple[dict[str, DevicePlan | None], list[tuple[str, str]]]:
-    """Return what models keep where, and what has no room; none where no GPU is there or asked for."""
+) -> tuple[dict[str, Placement], list[tuple[str, str]]]:
+    """Return what models keep where, and what has no room on a GPU that is there or asked for."""
+    import torch
+
+    from graphbox.train.plan.decisions import placements
     from graphbox.train.plan.device_plan import device_problems, plan_devices
 
     gpu = _gpu(config, hbm_bytes, bandwidths, room.read_bytes_per_s)
     if gpu is None:
-        return {}, []
+        return placements(config, torch.device("cpu"), {}, {}), []
     if hbm_bytes is not None:  # a GPU is asked for, whatever the run file would take
         config = config.model_copy(update={"device": "cuda"})
     plans = plan_devices(config, counts, _degrees(session, config), gpu)
     on_cpu, without_room = device_problems(config, counts, plans)
     for name, why in on_cpu.items():
         session.note(f"`{name}` would be trained on the CPU: {why}")
-        plans[name] = None
-    return plans, [(message, hint) for _, message, hint in without_room]
+    found = placements(config, torch.device("cuda"), plans, on_cpu)
+    return found, [(message, hint) for _, message, hint in without_room]
 
 
 def _gpu(
@@ -360,9 +364,21 @@ def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]
         return {}
 
 
-def _print_placements(placements: Mapping[str, DevicePlan | None], console: Console) -> None:
+def _print_decisions(placements: Mapping[str, Placement], console: Console) -> None:
+    rows = [
+        (name if number == 0 else "", each.what, each.where, each.by, each.why)
+        for name, placement in placements.items()
+        for number, each in enumerate(placement.decisions)
+    ]
+    if rows:
+        console.print()
+        console.print(table("Placement", ("model", "what", "where", "decided by", "why"), rows))
+
+
+def _print_gpu_plans(placements: Mapping[str, Placement], console: Console) -> None:
     columns = ("part", "size", "HBM", "MEM", "SSD", "served by HBM", "an epoch reads")
-    for name, plan in placements.items():
+    for name, placement in placements.items():
+        plan = placement.plan
         if plan is None:
             continue
         rows = [

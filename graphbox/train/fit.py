@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
@@ -51,6 +51,7 @@ def fit(
     device: torch.device = CPU,
     processes: int = 1,
     start_from: Path | None = None,
+    decided_hbm: HbmConfig | None = None,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -85,6 +86,7 @@ def fit(
         start_from: checkpoints of an earlier model of the same kind (``<run>/checkpoints/<model>``), whose
             rows and weights the training starts from, see :func:`graphbox.train.warm_start.start_from`; a
             resumed training has them already. None: it starts anew.
+        decided_hbm: budgets of the GPU's memory that placement decided; None: those of ``memory``.
 
     Raises:
         UsageError: the model and the task or the graph do not fit together, or several processes cannot train
@@ -108,6 +110,7 @@ def fit(
         memory or MemoryConfig(),
         device,
         start_from,
+        decided_hbm,
     )
     if processes == 1:
         trained = fit_in_process(
@@ -137,7 +140,9 @@ def fit_in_process(
     """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
     name, run_folder, threads = options.name, options.run_folder, options.threads
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
-    place = TrainingMemory(options.memory, run_folder / "tables" / name, processes, options.device)
+    place = TrainingMemory(
+        options.memory, run_folder / "tables" / name, processes, options.device, options.decided_hbm
+    )
     if processes.is_first:
         place.clear()
     assignment = Assignment(

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from graphbox import errors
-from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
 from graphbox.errors import GraphboxError, ProcessLostError, UsageError
 from graphbox.graph import Graph
 from graphbox.native import thread_count
@@ -55,6 +55,7 @@ class TrainingOptions:
     memory: MemoryConfig
     device: torch.device
     start_from: Path | None = None
+    decided_hbm: HbmConfig | None = None
 
 
 def job_of(
@@ -95,6 +96,7 @@ def job_of(
         "memory": options.memory.model_dump(mode="json"),
         "device": options.device.type,
         "start_from": None if options.start_from is None else str(options.start_from.absolute()),
+        "decided_hbm": None if options.decided_hbm is None else options.decided_hbm.model_dump(mode="json"),
         "timeout_seconds": DEFAULT_TIMEOUT_SECONDS,
     }
 

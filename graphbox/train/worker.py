@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import torch
 from pydantic import TypeAdapter
 
-from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
 from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
 from graphbox.table import ProcessGroup
@@ -109,6 +109,7 @@ def _train(job: Mapping[str, Any], report: _Report, stopping: threading.Event) -
             MemoryConfig.model_validate(job["memory"]),
             device,
             None if job["start_from"] is None else Path(job["start_from"]),
+            None if job["decided_hbm"] is None else HbmConfig.model_validate(job["decided_hbm"]),
         )
         fit_in_process(
             graph,

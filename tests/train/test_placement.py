@@ -23,12 +23,12 @@ from graphbox.table.resident_rows import RowForm
 from graphbox.train import GraphView
 from graphbox.train.plan import GraphCounts, plan_trainings
 from graphbox.train.plan.accesses import DegreeClasses
+from graphbox.train.plan.decisions import Decision, place_trainings, placement_of
 from graphbox.train.plan.device_plan import (
     ASSUMED_BANDWIDTHS,
     DevicePlan,
     Gpu,
     device_problems,
-    place_trainings,
     plan_devices,
 )
 from graphbox.train.plan.footprint import footprint_of
@@ -541,7 +541,7 @@ def test_trainings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "small")
-    monkeypatch.setattr("graphbox.train.plan.device_plan.measured_bandwidths", bandwidths)
+    monkeypatch.setattr("graphbox.train.plan.decisions.measured_bandwidths", bandwidths)
     plan = place_trainings(run, graph, device)["rows"].plan
     assert plan is not None
     assert plan.is_whole
@@ -554,12 +554,38 @@ def test_trainings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert plan.as_dict()["bandwidths"] == "measured"
     free = 1 << 20
     place = place_trainings(run, graph, device)["rows"]
-    assert (place.device.type, place.plan) == ("cpu", None)
-    assert place.why is not None
-    assert "of the memory of cuda:0 (small) to train `rows`, received" in place.why
+    assert (place.device.type, place.plan, place.hbm) == ("cpu", None, None)
+    device_decision = place.decisions[0]
+    assert (device_decision.what, device_decision.where, device_decision.by) == ("device", "cpu", "graphbox")
+    assert "of the memory of cuda:0 (small) to train `rows`, received" in device_decision.why
     with pytest.raises(DoesNotFitError, match=r"expected .* bytes \(.*\) of the memory of cuda:0 \(small\)"):
         place_trainings(run.model_copy(update={"device": "cuda"}), graph, device)
-    assert place_trainings(run, graph, torch.device("cpu"))["rows"].why is None
+    on_cpu = place_trainings(run, graph, torch.device("cpu"))["rows"].decisions[0]
+    assert on_cpu == Decision("device", "cpu", "graphbox", "there is no usable GPU")
+
+
+def test_a_placement_says_who_decided_what_and_leaves_the_request_as_it_is() -> None:
+    budgets = MemoryConfig.model_validate({"tables": "1GiB", "hbm": {"tables": "64MiB"}})
+    run = config(
+        {"rows": {"kind": "deepwalk"}},
+        memory={"tables": "1GiB", "hbm": {"tables": "64MiB"}},
+        device="cpu",
+    )
+    found = {each.what: each for each in placement_of(run.models["rows"], run, torch.device("cpu")).decisions}
+    assert found["device"] == Decision("device", "cpu", "run file", "`device: cpu`")
+    assert found["topology"] == Decision("topology", "memory", "graphbox", "there is no `memory.topology`")
+    assert found["tables"].where == "1,073,741,824 bytes (1.0 GiB) in memory, the rest on SSD"
+    assert (found["tables"].by, found["tables"].why) == ("run file", "`memory.tables`")
+    plan = planned(run, 1_000_000, 40 * GIB)["rows"]
+    on_gpu = placement_of(run.models["rows"], run, torch.device("cuda"), plan)
+    by_kind = {each.what: each for each in on_gpu.decisions}
+    assert by_kind["topology"].by == "graphbox"
+    assert by_kind["topology"].where.endswith(" in HBM")
+    assert by_kind["tables"].by == "run file"
+    assert by_kind["tables"].why == "`memory.hbm.tables` and `memory.tables`"
+    assert on_gpu.hbm is not None
+    assert on_gpu.hbm.topology == plan.budgets["topology"]
+    assert run.memory == budgets
 
 
 def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
@@ -567,7 +593,7 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     command = ["-C", str(tmp_path / "workspace"), "plan", str(run_file(tmp_path, "deepwalk")), "--hbm"]
     outcome = call_main([*command, "80GiB", "--json"])
     assert outcome.code == 0, outcome.err
-    plan = outcome.json["placement"]["deepwalk"]
+    plan = outcome.json["placement"]["deepwalk"]["gpu"]
     assert plan["hbm_bytes"] == 80 * GIB
     assert plan["bandwidths"].startswith("assumed")
     assert {each["hbm_share"] for each in plan["parts"]} == {1.0}
@@ -578,7 +604,7 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     measured = replace(ASSUMED_BANDWIDTHS, device="NVIDIA H200").as_dict()
     there.write_text(json.dumps({"gpu": {"devices": [{"bandwidths": None}, {"bandwidths": measured}]}}))
     by_measure = call_main([*command, "80GiB", "--bandwidths", str(there), "--json"])
-    assert by_measure.json["placement"]["deepwalk"]["bandwidths"] == "NVIDIA H200"
+    assert by_measure.json["placement"]["deepwalk"]["gpu"]["bandwidths"] == "NVIDIA H200"
     there.write_text("[]")
     nothing = call_main([*command, "80GiB", "--bandwidths", str(there)])
     assert nothing.code == 4

@@ -20,7 +20,7 @@ def _run(context: StageContext) -> StageResult:
     from graphbox.device import chosen_device, lacks_for_cuda
     from graphbox.train import fit, load_outcome
     from graphbox.train.plan import check_room
-    from graphbox.train.plan.device_plan import place_trainings, placed_memory
+    from graphbox.train.plan.decisions import place_trainings
     from graphbox.train.tracking.trackers import open_trackers
 
     config = context.config
@@ -31,8 +31,8 @@ def _run(context: StageContext) -> StageResult:
     places = place_trainings(config, graph, device)
     check_room(config, graph, {name: each.plan.pinned_bytes for name, each in places.items() if each.plan})
     for name, place in places.items():
-        if place.why is not None:
-            context.progress.note(f"`{name}` is trained on the CPU: {place.why}")
+        if place.device.type != device.type:
+            context.progress.note(f"`{name}` is trained on the CPU: {place.decisions[0].why}")
     splits = load_splits(context)
     earlier = earlier_models(config, context.workspace, context.run_id)
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
@@ -53,15 +53,15 @@ def _run(context: StageContext) -> StageResult:
                 stop=context.stop,
                 at_once=context.stop.at_once,
                 resume=context.resumed,
-                memory=placed_memory(config.memory, places[name].plan),
+                memory=config.memory,
                 device=places[name].device,
                 processes=config.processes,
                 start_from=earlier.get(name),
+                decided_hbm=places[name].hbm,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     for name, place in places.items():
-        if place.device.type != "cpu":
-            report[name]["placement"] = None if place.plan is None else place.plan.as_dict()
+        report[name]["placement"] = place.as_dict()
     return StageResult(
         f"trained {', '.join(config.models)}", {"models": list(config.models)}, {"training": report}
     )

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphbox.bandwidth import Bandwidths, measured_bandwidths
-from graphbox.config import HbmConfig, MemoryConfig, ModelSection, RunConfig
+from graphbox.bandwidth import Bandwidths
+from graphbox.config import ModelSection, RunConfig
 from graphbox.device import device_in_words
-from graphbox.errors import DoesNotFitError
-from graphbox.graph import Graph
 from graphbox.train.plan.accesses import DegreeClasses, DegreeModel
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.footprint import footprint_of, part_of_batches
 from graphbox.train.plan.placement import KINDS, DataPart, Kind, PlacedPart, Rates, place
-from graphbox.train.processes import check_gpus
 from graphbox.words import counted_bytes
 
 ASSUMED_BANDWIDTHS = Bandwidths(
@@ -115,21 +112,6 @@ class DevicePlan:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingPlace:
-    """Where a model is trained.
-
-    Attributes:
-        device: where it computes.
-        plan: what is kept where; None on the CPU, and of kinds that have no plan.
-        why: why it is on the CPU though `device: auto` found a GPU, for people.
-    """
-
-    device: torch.device
-    plan: DevicePlan | None = None
-    why: str | None = None
-
-
 def plan_devices(
     config: RunConfig, counts: GraphCounts, degrees: Mapping[str, DegreeClasses], gpu: Gpu
 ) -> dict[str, DevicePlan | None]:
@@ -142,45 +124,6 @@ def plan_devices(
         gpu: where models are trained.
     """
     return {name: _plan(name, model, config, counts, degrees, gpu) for name, model in config.models.items()}
-
-
-def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> dict[str, TrainingPlace]:
-    """Return where models are trained by name, and what is kept where, before any training begins.
-
-    With `device: auto` models that have no room on the GPU are trained on the CPU. Bandwidths are measured,
-    and degrees counted, where not everything fits.
-
-    Args:
-        config: the run file.
-        graph: what they are trained on.
-        device: of this machine, which `device` of the run file means.
-
-    Raises:
-        DoesNotFitError: one has no room on the GPU that was asked for.
-        UsageError: a GPU was named that is not the first, for several processes.
-        BackendMissingError: there are too few GPUs for them.
-    """
-    if device.type == "cpu":
-        return {name: TrainingPlace(device) for name in config.models}
-    if config.processes > 1:
-        check_gpus(config.processes, device)
-    counts, gpu = GraphCounts.of(graph), Gpu.of(device, config.processes)
-    plans = plan_devices(config, counts, {}, gpu)
-    if not all(plan is None or plan.is_whole for plan in plans.values()):
-        gpu = replace(gpu, rates=Rates(measured_bandwidths(device), ASSUMED_SSD_BYTES_PER_S))
-        plans = plan_devices(config, counts, DegreeClasses.of(graph), gpu)
-    on_cpu, found = device_problems(config, counts, plans)
-    for model, message, hint in found:
-        raise DoesNotFitError(message, where=f"models.{model}", hint=hint)
-    host = {name: TrainingPlace(torch.device("cpu"), why=why) for name, why in on_cpu.items()}
-    return {name: host.get(name, TrainingPlace(device, plan)) for name, plan in plans.items()}
-
-
-def placed_memory(memory: MemoryConfig, plan: DevicePlan | None) -> MemoryConfig:
-    """Return the section `memory` of a run file with the budgets of HBM that a plan found for a model."""
-    if plan is None:
-        return memory
-    return memory.model_copy(update={"hbm": HbmConfig(**plan.budgets)})
 
 
 def device_problems(

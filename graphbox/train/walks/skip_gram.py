@@ -275,7 +275,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         from graphbox.sample.pairs_gpu import DeviceWindows, keep_thresholds  # Triton, where it is used
         from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
 
-        config, source, hbm = self._config, self._source, self._memory.config.hbm
+        config, source, hbm = self._config, self._source, self._memory.hbm
         offsets = source.column_offsets
         windows = DeviceWindows(
             source.window,
@@ -320,8 +320,8 @@ class SkipGramTrainer(EmbeddingTrainer):
 
 def row_budget(memory: TrainingMemory, device: torch.device | None) -> int | None:
     """Return the memory of a device for the rows of a model: its budget, else what is free; None: any."""
-    if device is None or memory.config.hbm.tables is not None:
-        return memory.config.hbm.tables
+    if device is None or memory.hbm.tables is not None:
+        return memory.hbm.tables
     from graphbox.skip_gram.device import row_budget_bytes  # Triton, where it is used
 
     return row_budget_bytes(device)
