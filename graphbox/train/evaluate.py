@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
+from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import (
@@ -18,12 +19,6 @@ from graphbox.metrics import (
     classification_report,
     evaluate_ranking,
 )
-from graphbox.train.baselines import classify_baselines, recommend_baselines
-from graphbox.train.click.evaluation import click_baselines, evaluate_click
-from graphbox.train.completion.baselines import completion_baselines
-from graphbox.train.completion.evaluation import evaluate_completion
-from graphbox.train.links.baselines import link_baselines
-from graphbox.train.links.evaluation import evaluate_links
 from graphbox.train.node_classifier import predict_classes
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
@@ -109,7 +104,7 @@ def evaluate_embeddings(
     if not isinstance(split, ClassifySplit) or not isinstance(task, ClassifyTaskConfig):
         raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
     view = GraphView(graph, split, fold)
-    group = node_groups(graph, task.node_type, task.group)[0] if task.neighbor_classes else None
+    group = node_groups(graph, task.node_type, task.group).of_nodes if task.neighbor_classes else None
     predicted = predict_classes(
         view, split, embeddings, fold, neighbors=task.neighbors, neighbor_classes_by_group=group
     )
@@ -151,7 +146,7 @@ def evaluate_trained(
         fold: validation or test.
         watch: receives the progress, and may stop the measurement.
     """
-    return MODEL_EVALUATIONS[task.kind](graph, split, task, trained, fold, watch)
+    return TASK_KINDS[task.kind].evaluate()(graph, split, task, trained, fold, watch)
 
 
 def evaluate_baselines(
@@ -183,37 +178,21 @@ def baseline_measures(
     """
     if task.kind != split.KIND:
         raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
-    return BASELINE_EVALUATIONS[task.kind](GraphView(graph, split, fold), split, task, fold, seed)
+    measures = TASK_KINDS[task.kind].baseline_measures()
+    return measures(GraphView(graph, split, fold), split, task, fold, seed)
 
 
-def _evaluate_classify(
+def evaluate_classes(
     graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold, watch: Watch
 ) -> Metrics:
+    """Measure a model on a task of kind classify; see :func:`evaluate_trained`."""
     if trained.logits is not None:
         return evaluate_logits(split, trained.logits, fold)
     return evaluate_embeddings(graph, split, task, trained.embeddings, fold, watch)
 
 
-def _evaluate_recommend(
+def evaluate_ranked(
     graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold, watch: Watch
 ) -> Metrics:
+    """Measure a model on a task of kind recommend; see :func:`evaluate_trained`."""
     return evaluate_scores(graph, split, task, trained.score, fold, watch)
-
-
-MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
-    "classify": _evaluate_classify,
-    "click": evaluate_click,
-    "complete": evaluate_completion,
-    "predict_links": evaluate_links,
-    "recommend": _evaluate_recommend,
-}
-"""Measurement of a model, ``(graph, split, task, trained, fold, watch) -> metrics``, by kind of task."""
-
-BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Measure]]] = {
-    "classify": classify_baselines,
-    "click": click_baselines,
-    "complete": completion_baselines,
-    "predict_links": link_baselines,
-    "recommend": recommend_baselines,
-}
-"""Baselines, ``(view, split, task, fold, seed) -> {baseline: measurement}``, by kind of task."""

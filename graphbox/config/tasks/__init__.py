@@ -1,16 +1,17 @@
 """Sections `tasks`: what embeddings are for, and what is held out to measure it.
 
-A new kind of task is a class in a module here, a member of ``TaskConfig``, a class in
-:mod:`graphbox.train.tasks` and a function in :mod:`graphbox.train.splitting` that hold out, and functions in
-:mod:`graphbox.train.evaluate` that measure; each is listed once, in the ``__init__`` or module named.
+A new kind of task is a module here with a section and a :class:`TaskKind`, which names what holds out and
+what measures; both are listed below.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field
 
+from graphbox.config.tasks import classify, click, complete, predict_links, recommend
 from graphbox.config.tasks.classify import ClassifyTaskConfig
 from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
 from graphbox.config.tasks.complete import CompleteTaskConfig
@@ -23,6 +24,7 @@ from graphbox.config.tasks.splits import (
     RandomSplitConfig,
     TimeSplitConfig,
 )
+from graphbox.config.tasks.task_kind import TaskKind
 
 __all__ = [
     "TASK_KINDS",
@@ -37,6 +39,7 @@ __all__ = [
     "RecommendTaskConfig",
     "RowTimeSplitConfig",
     "TaskConfig",
+    "TaskKind",
     "TimeSplitConfig",
 ]
 
@@ -45,7 +48,7 @@ TaskConfig = Annotated[
     Field(discriminator="kind"),
 ]
 
-TASK_KINDS: tuple[str, ...] = tuple(
-    get_args(section.model_fields["kind"].annotation)[0] for section in get_args(get_args(TaskConfig)[0])
-)
-"""The kinds of tasks."""
+TASK_KINDS: Mapping[str, TaskKind] = {
+    module.KIND.name: module.KIND for module in (classify, complete, recommend, predict_links, click)
+}
+"""The kinds of tasks by name."""

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.config.section import TypeName
 from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOutSection, RandomSplitConfig
+from graphbox.config.tasks.task_kind import TaskKind
 
 
 class ClassifyTaskConfig(HeldOutSection):
@@ -50,3 +51,12 @@ class ClassifyTaskConfig(HeldOutSection):
                 {"hint": "name the column that says train, validation or test"},
             )
         return self
+
+
+KIND = TaskKind(
+    ClassifyTaskConfig,
+    held_out="graphbox.train.tasks.classify:ClassifySplit",
+    splitting="graphbox.train.splitting.classify:split_classify",
+    evaluation="graphbox.train.evaluate:evaluate_classes",
+    baselines="graphbox.train.baselines:classify_baselines",
+)

@@ -14,6 +14,7 @@ from graphbox.config.tasks.splits import (
     HeldOutFractions,
     RandomSplitConfig,
 )
+from graphbox.config.tasks.task_kind import TaskKind
 
 
 class RowTimeSplitConfig(Section):
@@ -74,3 +75,12 @@ class ClickTaskConfig(HeldOutFractions):
                 {"hint": "name the column that says train, validation or test"},
             )
         return self
+
+
+KIND = TaskKind(
+    ClickTaskConfig,
+    held_out="graphbox.train.tasks.click:ClickSplit",
+    splitting="graphbox.train.splitting.click:split_click",
+    evaluation="graphbox.train.click.evaluation:evaluate_click",
+    baselines="graphbox.train.click.evaluation:click_baselines",
+)

@@ -13,6 +13,7 @@ from graphbox.config.tasks.splits import (
     HeldOutFractions,
     RandomSplitConfig,
 )
+from graphbox.config.tasks.task_kind import TaskKind
 
 CompletionBaseline = Literal["popular", "rules"]
 """What completes triples without training by gradients."""
@@ -46,3 +47,12 @@ class CompleteTaskConfig(HeldOutFractions):
     def _check(self) -> Self:
         self.check_split(self.split.kind)
         return self
+
+
+KIND = TaskKind(
+    CompleteTaskConfig,
+    held_out="graphbox.train.tasks.complete:CompleteSplit",
+    splitting="graphbox.train.splitting.complete:split_complete",
+    evaluation="graphbox.train.completion.evaluation:evaluate_completion",
+    baselines="graphbox.train.completion.baselines:completion_baselines",
+)

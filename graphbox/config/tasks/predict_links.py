@@ -15,6 +15,7 @@ from graphbox.config.tasks.splits import (
     RandomSplitConfig,
     TimeSplitConfig,
 )
+from graphbox.config.tasks.task_kind import TaskKind
 
 LinkBaseline = Literal["popularity", "adamic_adar", "seen_before", "seen_before_online"]
 """What scores pairs without training."""
@@ -74,3 +75,12 @@ class PredictLinksTaskConfig(HeldOutFractions):
     def _check(self) -> Self:
         self.check_split(self.split.kind)
         return self
+
+
+KIND = TaskKind(
+    PredictLinksTaskConfig,
+    held_out="graphbox.train.tasks.predict_links:LinkSplit",
+    splitting="graphbox.train.splitting.predict_links:split_links",
+    evaluation="graphbox.train.links.evaluation:evaluate_links",
+    baselines="graphbox.train.links.baselines:link_baselines",
+)

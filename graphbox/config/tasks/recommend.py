@@ -15,6 +15,7 @@ from graphbox.config.tasks.splits import (
     RandomSplitConfig,
     TimeSplitConfig,
 )
+from graphbox.config.tasks.task_kind import TaskKind
 
 RecommendationBaseline = Literal[
     "popular",
@@ -77,3 +78,12 @@ class RecommendTaskConfig(HeldOutSection):
     def _check(self) -> Self:
         self.check_split(self.split.kind)
         return self
+
+
+KIND = TaskKind(
+    RecommendTaskConfig,
+    held_out="graphbox.train.tasks.recommend:RecommendSplit",
+    splitting="graphbox.train.splitting.recommend:split_recommend",
+    evaluation="graphbox.train.evaluate:evaluate_ranked",
+    baselines="graphbox.train.baselines:recommend_baselines",
+)

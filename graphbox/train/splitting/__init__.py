@@ -7,40 +7,29 @@ else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from graphbox.config import TaskConfig
+from graphbox.config.tasks import TASK_KINDS
 from graphbox.graph import Graph
-from graphbox.train.splitting.classify import split_classify
-from graphbox.train.splitting.click import split_click
-from graphbox.train.splitting.complete import split_complete
 from graphbox.train.splitting.parts import unit_hash
-from graphbox.train.splitting.predict_links import split_links
-from graphbox.train.splitting.recommend import split_recommend
 from graphbox.train.tasks import Split
 
 __all__ = ["make_split", "unit_hash"]
 
-SPLIT_FUNCTIONS: Mapping[str, Callable[..., Split]] = {
-    "classify": split_classify,
-    "click": split_click,
-    "complete": split_complete,
-    "predict_links": split_links,
-    "recommend": split_recommend,
-}
-"""What splits, ``(graph, task, seed) -> Split``, by kind of task."""
 
-
-def make_split(graph: Graph, task: TaskConfig, seed: int) -> Split:
+def make_split(graph: Graph, task: TaskConfig, seed: int, folder: Path | None = None) -> Split:
     """Split the nodes or edges of a task into train, validation and test.
 
     Args:
         graph: the imported graph.
         task: the task's section of the run file.
         seed: seed of the hash.
+        folder: where the links of a `recommend` task that is split at random are sorted and mapped from, so
+            that memory has those that are held out alone; None: all are in memory, as those of other splits.
 
     Raises:
         UsageError: the task names a feature or edge type that the graph does not have.
         DataError: a node has several groups, a value names no part, or a fold stays empty.
     """
-    return SPLIT_FUNCTIONS[task.kind](graph, task, seed)
+    return TASK_KINDS[task.kind].split()(graph, task, seed, folder)

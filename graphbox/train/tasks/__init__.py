@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
+from numpy.lib.format import read_array, read_array_header_1_0, read_magic
+from numpy.typing import NDArray
 
+from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import FormatError
 from graphbox.train.tasks.classify import ClassifySplit
 from graphbox.train.tasks.click import ClickSplit
@@ -19,7 +23,6 @@ from graphbox.train.tasks.split import FOLDS, Fold, Split
 
 __all__ = [
     "FOLDS",
-    "SPLITS",
     "ClassifySplit",
     "ClickSplit",
     "CompleteSplit",
@@ -35,24 +38,25 @@ __all__ = [
     "save_split",
 ]
 
-SPLITS: Mapping[str, type[Split]] = {
-    split.KIND: split for split in (ClassifySplit, CompleteSplit, RecommendSplit, LinkSplit, ClickSplit)
-}
-"""The class of what is held out, by kind of task."""
+_MAPPED_BYTES = 1 << 20
+"""Arrays of so many bytes are mapped, smaller ones read."""
 
 _FORMAT = "graphbox-split"
 _FORMAT_VERSION = 1
 
 
 def save_split(split: Split, path: Path) -> None:
-    """Write a split as ``.npz``: beside, synced, then moved into place."""
+    """Write a split as ``.npz``: beside, synced, then moved into place.
+
+    It is not compressed, so that it can be mapped.
+    """
     from graphbox.durable import write_atomically
 
     arrays: dict[str, Any] = {name: value for name, value in vars(split).items() if _is_array(value)}
     fields = {name: value for name, value in vars(split).items() if not _is_array(value)}
     header = json.dumps({"format": _FORMAT, "version": _FORMAT_VERSION, "kind": split.KIND, "fields": fields})
     with write_atomically(path) as stream:
-        np.savez_compressed(stream, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+        np.savez(stream, header=np.frombuffer(header.encode(), np.uint8), **arrays)
 
 
 def _is_array(value: object) -> bool:
@@ -60,14 +64,16 @@ def _is_array(value: object) -> bool:
 
 
 def load_split(path: Path) -> Split:
-    """Read a split written by :func:`save_split`.
+    """Read a split written by :func:`save_split`; its large arrays are mapped from the file.
 
     Raises:
         FormatError: the file is no split, damaged or of another version.
     """
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
-            arrays: dict[str, Any] = {name: data[name] for name in data.files}
+        with ZipFile(path) as archive:
+            arrays: dict[str, Any] = {
+                member.filename.removesuffix(".npy"): _array(archive, member) for member in archive.infolist()
+            }
         header = json.loads(arrays.pop("header").tobytes())
         kind, version = header["kind"], header["version"]
     except FileNotFoundError:
@@ -78,7 +84,7 @@ def load_split(path: Path) -> Split:
             where=str(path),
             hint="delete it: it is made again from the graph and the seed",
         ) from error
-    if header.get("format") != _FORMAT or version != _FORMAT_VERSION or kind not in SPLITS:
+    if header.get("format") != _FORMAT or version != _FORMAT_VERSION or kind not in TASK_KINDS:
         raise FormatError(
             f"expected {_FORMAT} {_FORMAT_VERSION}, received {header.get('format')} {version} of kind {kind}",
             where=str(path),
@@ -87,5 +93,23 @@ def load_split(path: Path) -> Split:
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in header["fields"].items()
     }
-    split: Split = SPLITS[kind](**fields, **arrays)
-    return split
+    return TASK_KINDS[kind].split_class()(**fields, **arrays)
+
+
+def _array(archive: ZipFile, member: ZipInfo) -> NDArray[Any]:
+    """Return an array of an archive: read, and so checked, or mapped where it is large."""
+    if member.compress_type != ZIP_STORED or member.file_size < _MAPPED_BYTES:
+        with archive.open(member) as stream:
+            return np.asarray(read_array(stream, allow_pickle=False))
+    with archive.open(member) as stream:
+        if read_magic(stream) != (1, 0):
+            raise ValueError(f"{member.filename} is an array of another version")
+        shape, is_fortran, dtype = read_array_header_1_0(stream)
+        header_bytes = stream.tell()
+    # The name and the extra field of the local header, which may be longer than those of the directory.
+    with Path(str(archive.filename)).open("rb") as file:
+        file.seek(member.header_offset + 26)
+        lengths = struct.unpack("<HH", file.read(4))
+    offset = member.header_offset + 30 + sum(lengths) + header_bytes
+    order: Literal["C", "F"] = "F" if is_fortran else "C"
+    return np.asarray(np.memmap(str(archive.filename), dtype, "r", offset, shape, order))
