@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphbox.cli.session import Session, command
-from graphbox.errors import UsageError
+from graphbox.errors import GraphboxError, UsageError
 from graphbox.words import counted
+
+if TYPE_CHECKING:
+    from graphbox.config import RunConfig
 
 
 def check(
@@ -44,6 +47,7 @@ def check(
         stored_schema=session.stored_schema(),
         before_stream=True,
     )
+    _check_starts(session, file, overrides or [], config)
     document = {
         "file": str(file),
         "name": config.name,
@@ -68,6 +72,26 @@ def check(
     if config.stream.folder is None and config.stream != StreamConfig():
         summary += f"; its tables come with chunks: `graphbox train {file} --follow DIR`"
     session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
+
+
+def _check_starts(session: Session, file: Path, overrides: list[str], config: RunConfig) -> None:
+    """Check that the earlier runs that models start from are there.
+
+    Raises:
+        GraphboxError: one is not, or has not what is asked for; says where the run file names it.
+    """
+    from graphbox.config import place_in_file
+    from graphbox.pipeline.earlier_models import earlier_models
+
+    if all(model.start_from is None for model in config.models.values()):
+        return
+    try:
+        with session.workspace() as workspace:
+            earlier_models(config, workspace)
+    except GraphboxError as error:
+        if error.where is not None:
+            error.where = place_in_file(file, overrides, error.where) or error.where
+        raise
 
 
 def register(app: typer.Typer) -> None:

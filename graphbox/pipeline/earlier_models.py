@@ -10,7 +10,7 @@ from graphbox.errors import NotFoundError, UsageError, did_you_mean
 from graphbox.workspace import RunRecord, Workspace
 
 
-def earlier_models(config: RunConfig, workspace: Workspace, run_id: str) -> dict[str, Path]:
+def earlier_models(config: RunConfig, workspace: Workspace, run_id: str | None = None) -> dict[str, Path]:
     """Return the folders of checkpoints that the models of a run start from, by model.
 
     Models that have checkpoints in the run already are left out: they are resumed.
@@ -18,16 +18,16 @@ def earlier_models(config: RunConfig, workspace: Workspace, run_id: str) -> dict
     Args:
         config: the run file.
         workspace: where the runs are.
-        run_id: the run that trains.
+        run_id: the run that trains; None: it is not there yet.
 
     Raises:
         NotFoundError: there is no such run, or it has no such model.
         UsageError: the earlier run has not finished training.
     """
     found = {}
-    here = workspace.run(run_id).path
+    here = None if run_id is None else workspace.run(run_id).path
     for name, model in config.models.items():
-        if model.start_from is None or _checkpoints(here, name):
+        if model.start_from is None or (here is not None and _checkpoints(here, name)):
             continue
         where = f"models.{name}.start_from"
         if is_start_folder(model.start_from):
@@ -38,7 +38,7 @@ def earlier_models(config: RunConfig, workspace: Workspace, run_id: str) -> dict
     return found
 
 
-def _folder(workspace: Workspace, run: str, model: str, run_id: str, where: str) -> Path:
+def _folder(workspace: Workspace, run: str, model: str, run_id: str | None, where: str) -> Path:
     records = [record for record in workspace.runs() if record.id != run_id]
     named = [record for record in records if run in (record.id, record.name)]
     if not named:

@@ -95,6 +95,14 @@ def test_a_run_that_has_not_finished_its_training(graphbox: Call, finished_folde
     assert "graphbox runs resume papers-2" in outcome.err
 
 
+def test_check_looks_earlier_runs_up(graphbox: Call, finished_folder: Path) -> None:
+    assert graphbox("check", "run.yaml", *START).code == 0
+    outcome = graphbox("check", "run.yaml", "models.sage.start_from=paper")
+    assert outcome.code == 2
+    assert "models.sage.start_from" in outcome.err
+    assert "expected an earlier run, received `paper`" in outcome.err
+
+
 def test_mistakes_in_the_run_file(graphbox: Call, folder: Path) -> None:
     outcome = graphbox("check", "run.yaml", "models.sage.start_from=a b")
     assert outcome.code == 2
