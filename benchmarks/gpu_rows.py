@@ -22,7 +22,7 @@ from benchmarks.gpu_measure import GpuBench, Limit, run
 from graphbox.bandwidth_gpu import SECTOR_BYTES, run_seconds
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
-from graphbox.table.gather_gpu import gather_rows, gather_tiered
+from graphbox.table.gather_gpu import gather_rows
 from graphbox.table.hash_gpu import DeviceHash
 from graphbox.table.optimizer_gpu import DeviceOptimizer, first_nonfinite
 from graphbox.table.reduce_gpu import sum_equal_rows
@@ -32,7 +32,6 @@ GATHERED_DIM = 128  # 512 bytes of float32
 QUICK_ROWS = 48
 PINNED_ROWS = 1 << 21
 BATCH_ROWS = 1 << 21
-SHARES_OF_HITS = (1.0, 0.9, 0.5)
 OPTIMIZERS: tuple[Optimizer, ...] = ("rowwise_adagrad", "sgd", "adagrad", "adam")
 
 
@@ -110,19 +109,13 @@ def show_hits(bench: GpuBench, rows: int) -> None:
     if bench.device.type == "cuda":
         pinned = pinned.pin_memory()
     index = torch.randperm(len(pinned), device=bench.device)
-    for share in SHARES_OF_HITS:
-        hot = int(share * len(pinned))
-        slot_of = torch.full((len(pinned),), -1, dtype=torch.int32, device=bench.device)
-        places = torch.randperm(len(pinned), device=bench.device)[:hot]
-        slot_of[places] = torch.arange(hot, dtype=torch.int32, device=bench.device)
-        bench.show(
-            f"{case}, {share:.0%} of them",
-            partial(gather_tiered, resident[:hot], slot_of, pinned, index),
-            units=len(index),
-            unit="rows/s",
-            limit=limit,
-            goal=0.8 if share == 1 else None,
-        )
+    bench.show(
+        f"rows of {resident[0].nbytes} bytes in pinned memory",
+        partial(gather_rows, pinned, index),
+        units=len(index),
+        unit="rows/s",
+        limit=limit,
+    )
 
 
 def show_pushes(bench: GpuBench, rows: int) -> None:

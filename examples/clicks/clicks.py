@@ -23,7 +23,6 @@ from graphbox.metrics import click_report
 from graphbox.table import (
     BagSlot,
     EmbeddingTable,
-    PipelinedBatches,
     ServingTable,
     TableEmbeddingBagCollection,
     hashed_keys,
@@ -83,12 +82,11 @@ def main(file: Path, run: Path) -> None:
     for number in range(done + 1, PASSES + 1):
         order = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(number))]
         crosses.prefetch(rows[0]["cross"][order[: 16 * BATCH]]).wait(timeout_s=600)
-        with PipelinedBatches(parts(rows, order), {slots: lambda batch: batch[0]}) as pipeline:
-            for keys, labels in pipeline:
-                optimizer.zero_grad()
-                loss = binary_cross_entropy_with_logits(dense(slots(keys)).squeeze(1), labels)
-                torch.autograd.backward(loss)  # rows learn here,
-                optimizer.step()  # and the dense part here
+        for keys, labels in parts(rows, order):
+            optimizer.zero_grad()
+            loss = binary_cross_entropy_with_logits(dense(slots(keys)).squeeze(1), labels)
+            torch.autograd.backward(loss)  # rows learn here,
+            optimizer.step()  # and the dense part here
         crosses.flush()
         values.save_delta(run / f"delta-{number}")
         torch.save(dense.state_dict(), run / "dense.partial")
@@ -117,13 +115,8 @@ def serve_and_forget(values: EmbeddingTable, crosses: EmbeddingTable, run: Path)
 
     # The next delta for training lacks it, too. Checkpoints from before have it until they are deleted, and
     # on SSD the segments until they are rewritten.
-    kept = values.remnants(forgotten, checkpoints=run.glob("delta-*")).checkpoints
-    print(f"it is left in {len(kept)} checkpoints, such as {kept[0].name}")
-    key = crosses.keys()[:1]
-    crosses.erase(key)
-    crosses.purge()
-    print(f"of a crossed value there is left: {crosses.remnants(key)}")
-    print(f"{values.dump(run / 'values.parquet')} rows are dumped")
+    crosses.erase(crosses.keys()[:1])
+    print(f"{crosses.purge()} segments with a crossed value are rewritten")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from graphbox.models.click_fields import FieldBatch
 from graphbox.table import EmbeddingTable, TableEmbeddingBag
 from graphbox.table.module import TableModule
+from graphbox.table.protocol import Table
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class ClickNetwork(nn.Module, ABC):
         return {name: cast("TableModule", bag) for name, bag in self.bags.items()}
 
     def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the tables by name."""
-        return {name: self._table(name) for name in self.bags}
+        """Return the tables of this process that keep the rows, by name."""
+        return {name: self._table(name).local for name in self.bags}
 
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""
@@ -106,7 +107,7 @@ class ClickNetwork(nn.Module, ABC):
         sums: Tensor = self.bags[name](keys, offsets, weights)
         return sums.view(fields, len(batch), sums.shape[1]).transpose(0, 1)
 
-    def _table(self, name: str) -> EmbeddingTable:
+    def _table(self, name: str) -> Table:
         bag = self.bags[name]
         assert isinstance(bag, TableEmbeddingBag)  # noqa: S101 - for the type checker
         return bag.table

@@ -21,7 +21,6 @@ from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
 from graphbox.table.statistics import DeviceTableStatistics, TableStatistics
-from graphbox.table.store import TableStore
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
@@ -33,12 +32,10 @@ if TYPE_CHECKING:
     from graphbox.table.distributed_table import ShardedTable as ShardedTable
     from graphbox.table.module import TableEmbedding as TableEmbedding
     from graphbox.table.optimizer import TableOptimizer as TableOptimizer
-    from graphbox.table.pipeline import PipelinedBatches as PipelinedBatches
 
 _MODULE_OF = {
     "BagSlot": "graphbox.table.bag",
     "DeviceTable": "graphbox.table.device_table",
-    "PipelinedBatches": "graphbox.table.pipeline",
     "ProcessGroup": "graphbox.table.distributed",
     "ShardedTable": "graphbox.table.distributed_table",
     "TableEmbedding": "graphbox.table.module",
@@ -55,7 +52,6 @@ __all__ = [
     "DeviceTableStatistics",
     "EmbeddingTable",
     "Expiry",
-    "PipelinedBatches",
     "PolicyEvents",
     "ProbabilityAdmission",
     "ProcessGroup",
@@ -73,7 +69,6 @@ __all__ = [
     "TablePolicies",
     "TablePublisher",
     "TableStatistics",
-    "TableStore",
     "hashed_keys",
     "salted_keys",
     "shard_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -15,12 +15,8 @@ from graphbox.table.key_bags import KeyBags, offsets_of
 from graphbox.table.lookup import Plan, RowLookup
 from graphbox.table.module import TableModule, padding_checked, table_checked, warn_of_other_processes
 from graphbox.table.ordered_sum import sums_of_ranges
+from graphbox.table.protocol import Table
 from graphbox.table.salt import salted_tensor
-from graphbox.table.table import EmbeddingTable
-
-if TYPE_CHECKING:
-    from graphbox.table.device_table import DeviceTable
-    from graphbox.table.distributed_table import ShardedTable
 
 BagMode: TypeAlias = Literal["sum", "mean"]
 SlotInput: TypeAlias = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]
@@ -37,7 +33,7 @@ class BagSlot:
         padding_idx: this key stands for nothing.
     """
 
-    table: EmbeddingTable | ShardedTable | DeviceTable
+    table: Table
     mode: BagMode = "sum"
     salt: str | None = None
     padding_idx: int | None = None
@@ -70,7 +66,7 @@ class TableEmbeddingBag(TableModule):
 
     def __init__(
         self,
-        table: EmbeddingTable | ShardedTable | DeviceTable,
+        table: Table,
         mode: BagMode = "mean",
         *,
         include_last_offset: bool = False,
@@ -84,7 +80,7 @@ class TableEmbeddingBag(TableModule):
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """The table."""
         return (self.table,)
 
@@ -152,7 +148,7 @@ class TableEmbeddingBagCollection(TableModule):
 
     def __init__(
         self,
-        slots: Mapping[str, BagSlot | EmbeddingTable | ShardedTable | DeviceTable],
+        slots: Mapping[str, BagSlot | Table],
         *,
         include_last_offset: bool = False,
         concatenate: bool = False,
@@ -172,9 +168,9 @@ class TableEmbeddingBagCollection(TableModule):
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """The tables, each once."""
-        return tuple(dict.fromkeys(table_checked(slot.table) for slot in self.slots.values()))
+        return tuple(dict.fromkeys(slot.table for slot in self.slots.values()))
 
     @property
     def dim(self) -> int:
@@ -186,7 +182,7 @@ class TableEmbeddingBagCollection(TableModule):
         numbers = {table: number for number, table in enumerate(self.tables)}
         tables = [f"table {number}: {table!r}" for table, number in numbers.items()]
         slots = [
-            f"{name}: table {numbers[table_checked(slot.table)]}, {slot.mode}"
+            f"{name}: table {numbers[slot.table]}, {slot.mode}"
             + ("" if slot.salt is None else f", salt={slot.salt!r}")
             + ("" if slot.padding_idx is None else f", padding_idx={slot.padding_idx}")
             for name, slot in self.slots.items()
@@ -219,9 +215,9 @@ class TableEmbeddingBagCollection(TableModule):
         if self.concatenate and len({len(each.offsets) for each in bags.values()}) > 1:
             counts = ", ".join(f"{name}: {len(each.offsets) - 1}" for name, each in bags.items())
             raise UsageError(f"expected as many bags in each slot, received {counts}", where="batch")
-        names_of: dict[EmbeddingTable, list[str]] = {}
+        names_of: dict[Table, list[str]] = {}
         for name, slot in self.slots.items():
-            names_of.setdefault(table_checked(slot.table), []).append(name)
+            names_of.setdefault(slot.table, []).append(name)
         merged = [
             _MergedBags([bags[name] for name in names], [self.slots[name].mode for name in names], names)
             for names in names_of.values()
@@ -274,7 +270,7 @@ class TableEmbeddingBagCollection(TableModule):
             keys,
             offsets,
             weights,
-            table=table_checked(self.slots[name].table),
+            table=self.slots[name].table,
             include_last_offset=self.include_last_offset,
             padding_idx=self.slots[name].padding_idx,
             where=name,
@@ -325,7 +321,7 @@ class _MergedBags:
             self._weights is not None and self._weights.requires_grad and torch.is_grad_enabled()
         )
 
-    def lookup(self, table: EmbeddingTable, keys: Sequence[Tensor]) -> RowLookup:
+    def lookup(self, table: Table, keys: Sequence[Tensor]) -> RowLookup:
         """Return the lookup of the bags' sums, or of the rows alone where weights want a gradient."""
         joined = keys[0] if len(keys) == 1 else torch.cat(list(keys))
         if self._sums_here:

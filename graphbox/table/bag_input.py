@@ -12,7 +12,7 @@ from graphbox.errors import UsageError
 from graphbox.table.key_bags import offsets_of
 
 if TYPE_CHECKING:
-    from graphbox.table.table import EmbeddingTable
+    from graphbox.table.protocol import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def bag_input(
     offsets: Tensor | None,
     weights: Tensor | None,
     *,
-    table: EmbeddingTable,
+    table: Table,
     include_last_offset: bool,
     padding_idx: int | None,
     where: str = "input",

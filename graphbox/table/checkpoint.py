@@ -16,7 +16,7 @@ from graphbox.table.checkpoint_files import (
     CheckpointOf,
     native_parts,
     read_policy_state,
-    write_checkpoints,
+    write_checkpoint,
 )
 from graphbox.table.document import RESTORE
 from graphbox.table.manifest import MANIFEST, Chain, Kind, Manifest, ServingValues, read_manifest
@@ -56,10 +56,9 @@ def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingVa
     with table._saving:
         if kind == "full":
             with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
-                [(manifest, changes)] = write_checkpoints([CheckpointOf(table, folder, "full")])
+                manifest, changes = write_checkpoint(CheckpointOf(table, folder, "full"))
         else:
             manifest, changes = _save_in_chain(table, path, kind, serving)
-        table._checkpoints[path.absolute()] = None
         if serving is None:
             table._saved = SavedRows(str(path.absolute()), manifest.digest, changes)
 
@@ -82,7 +81,7 @@ def _save_in_chain(
     try:
         with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
             wanted = CheckpointOf(table, folder, kind, serving or "records", chain)
-            [(manifest, changes)] = write_checkpoints([wanted])
+            manifest, changes = write_checkpoint(wanted)
         # First: changes that come in two deltas do no harm, and those that come in none do.
         table._chains[name] = manifest.after()
         table._table.confirm_changes(CHAINS[name])
@@ -262,7 +261,6 @@ def _load(
         if table._folder is not None:
             table._folder.discard(table._table)
         raise
-    table._checkpoints.update(dict.fromkeys(folder.absolute() for folder in folders))
     if manifests[0].kind == "base" and shard[1] == 1:
         table._table.track_changes(CHAINS["training"])
         table._chains["training"] = manifests[-1].after()

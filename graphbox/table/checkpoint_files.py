@@ -1,10 +1,10 @@
-"""The files of checkpoints: written for several tables as of one moment, and given to the core to be read."""
+"""The files of checkpoints: written as of one moment, and given to the core to be read."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -66,29 +66,21 @@ class CheckpointOf:
         return -1 if self.kind == "full" else CHAINS["training" if self.contents == "records" else "serving"]
 
 
-def write_checkpoints(wanted: Sequence[CheckpointOf]) -> list[tuple[Manifest, int]]:
-    """Write the files of checkpoints, all as of one moment.
+def write_checkpoint(wanted: CheckpointOf) -> tuple[Manifest, int]:
+    """Write the files of a checkpoint, as of one moment.
 
     Returns:
-        Their manifests, and the tables' counts of changes at that moment.
+        Its manifest, and the table's count of changes at that moment.
     """
-    written = _core.write_checkpoints(
-        [
-            (
-                each.table._native,
-                str(each.folder),
-                CONTENTS[each.contents],
-                each.chain_number,
-                each.kind == "delta",
-                each.table.threads,
-            )
-            for each in wanted
-        ]
+    request = (
+        wanted.table._native,
+        str(wanted.folder),
+        CONTENTS[wanted.contents],
+        wanted.chain_number,
+        wanted.kind == "delta",
+        wanted.table.threads,
     )
-    return [(_finished(each, rows), rows.changes) for each, rows in zip(wanted, written, strict=True)]
-
-
-def _finished(wanted: CheckpointOf, written: _core.WrittenCheckpoint) -> Manifest:
+    [written] = _core.write_checkpoints([request])
     if written.copied_files:
         _logger.info(
             "%s: %d segments were copied, the file system cannot link them there",
@@ -108,7 +100,7 @@ def _finished(wanted: CheckpointOf, written: _core.WrittenCheckpoint) -> Manifes
     live = sealed(wanted.folder / LIVE, bits) if bits else None
     manifest = Manifest(wanted.kind, wanted.contents, settings, wanted.chain, parts, live)
     write_durably(wanted.folder / MANIFEST, manifest.text().encode())
-    return manifest
+    return manifest, written.changes
 
 
 def sealed(path: Path, content: bytes) -> SealedFile:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from graphbox.table.key_bags import KeyBags
 from graphbox.table.reduce_gpu import sum_equal_rows
 
 if TYPE_CHECKING:
-    from graphbox import _core
     from graphbox.table.device_table import DeviceTable
-    from graphbox.table.table import EmbeddingTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,54 +22,19 @@ class DeviceLookup:
     """Keys of one table on a device, and how their rows are summed.
 
     Attributes:
-        device_table: where the rows are.
+        table: where the rows are.
         keys: int64 [keys].
         bags: None: each key's row by itself.
     """
 
-    device_table: DeviceTable
+    table: DeviceTable
     keys: Tensor
     bags: KeyBags | None = None
 
-    @property
-    def table(self) -> EmbeddingTable:
-        """The same, as modules know tables."""
-        return cast("EmbeddingTable", self.device_table)
-
     def pull(self, *, create: bool = True) -> DevicePulledRows:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
-        rows, slots = self.device_table.pull_slots(self.keys, create=create)
+        rows, slots = self.table.pull_slots(self.keys, create=create)
         return DevicePulledRows(self, rows if self.bags is None else bag_sums(rows, self.bags), slots)
-
-    def pull_ahead(self, *, is_final: bool) -> DevicePulledRows | DeviceRowsAhead:
-        """Pull what a forward pass will ask for; where it is to be brought up to date, bring it near."""
-        if is_final:
-            return self.pull()
-        self.device_table.prefetch(self.keys).wait()
-        return DeviceRowsAhead(self)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRowsAhead:
-    """Rows that were brought to the device: pulled when they are asked for.
-
-    Attributes:
-        lookup: what is to be looked up.
-    """
-
-    lookup: DeviceLookup
-
-    def tensor(self) -> Tensor:
-        """Return the results: float32 [results, dim]."""
-        return self.lookup.pull(create=False).tensor()
-
-    def gradient(self, number: int, of_results: Tensor) -> DeviceGradient:
-        """Return the gradient of the rows from that of the results."""
-        return self.lookup.pull().gradient(number, of_results)
-
-    def up_to_date(self, _: Callable[[int], Sequence[_core.PulledRows]]) -> DevicePulledRows:
-        """Return what a pull gives now."""
-        return self.lookup.pull()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +57,9 @@ class DevicePulledRows:
 
     def gradient(self, number: int, of_results: Tensor) -> DeviceGradient:
         """Return the gradient of the rows from that of the results."""
-        table = self.lookup.device_table
+        table = self.lookup.table
         values = of_results.detach().to(table.device, torch.float32).contiguous()
         return DeviceGradient(number, table, self.slots, _pushed(values, self.lookup.bags))
-
-    def up_to_date(self, _: Callable[[int], Sequence[_core.PulledRows]]) -> DevicePulledRows:
-        """Return what a pull gives now."""
-        return self.lookup.pull()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +68,19 @@ class DeviceGradient:
 
     Attributes:
         number: of the lookup, in the order of the forward passes.
-        device_table: whose rows were looked up.
+        table: whose rows were looked up.
         slots: where they are.
         pushed: the gradients of its keys.
     """
 
     number: int
-    device_table: DeviceTable
+    table: DeviceTable
     slots: DeviceSlots
     pushed: PushedRows
 
-    @property
-    def table(self) -> EmbeddingTable:
-        """The same, as modules know tables."""
-        return cast("EmbeddingTable", self.device_table)
-
-    def push(self, lr: float | None = None) -> int:
-        """Apply it, by the table's learning rate unless one is given; return the count of changes."""
-        return self.device_table.push_rows(self.slots, self.pushed, lr)
+    def push(self) -> None:
+        """Apply it."""
+        self.table.push_rows(self.slots, self.pushed)
 
     def joined(self, others: Sequence[DeviceGradient]) -> DeviceGradient:
         """Return it and others of the same table, which come after it, as one."""

@@ -232,12 +232,8 @@ class DeviceTable(DeviceRows):
         )
         self.push_rows(slots, pushed)
 
-    def push_rows(self, slots: DeviceSlots, pushed: PushedRows, lr: float | None = None) -> int:
-        """Apply gradients that were checked, by the table's learning rate unless one is given.
-
-        Returns:
-            The count of changes of the table below: 0, since none of them is there yet.
-        """
+    def push_rows(self, slots: DeviceSlots, pushed: PushedRows) -> None:
+        """Apply gradients that were checked."""
         with self._turn():
             check_counts(slots.keys, pushed.shows, pushed.clicks)
             left_in = self._finite(slots.keys, pushed)
@@ -245,12 +241,11 @@ class DeviceTable(DeviceRows):
             if places is None:
                 self._rows.begin()
                 places = self._places_for_push(slots.keys)
-            lr = self._table.lr if lr is None else lr
+            lr = self._table.lr
             if places is None:
                 self._learn_in_parts(slots.keys, pushed, left_in, lr)
             else:
                 self._learn(slots.keys, places, pushed, left_in, lr)
-        return 0
 
     # --- For torch modules
 

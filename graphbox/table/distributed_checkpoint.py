@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphbox.table.atomic_folder import atomic_folder, write_durably
 from graphbox.table.checkpoint import is_checkpoint
-from graphbox.table.checkpoint_files import CheckpointOf, sealed, write_checkpoints
+from graphbox.table.checkpoint_files import CheckpointOf, sealed, write_checkpoint
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS, ProcessGroup
 from graphbox.table.manifest import LIVE, MANIFEST, POLICIES, Part, read_manifest
 
@@ -34,11 +34,10 @@ def save_sharded(table: EmbeddingTable, path: Path, processes: ProcessGroup, nam
         beside = Path(processes.tell(f"{name}: place", folder))
         own = _folder_of(beside, processes.rank)
         own.mkdir()
-        write_checkpoints([CheckpointOf(table, own, "full")])
+        write_checkpoint(CheckpointOf(table, own, "full"))
         processes.barrier(f"{name}: rows", timeout_seconds=FILES_TIMEOUT_SECONDS)
         if processes.is_first:
             _put_together(beside, processes.size)
-    table._checkpoints[path.absolute()] = None
     processes.barrier(f"{name}: checkpoint", timeout_seconds=FILES_TIMEOUT_SECONDS)
 
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 def is_sharded(table: object) -> TypeGuard[ShardedTable]:
     """Return whether ``table`` is a :class:`ShardedTable`.
 
-    Modules over tables, loops and checkpoints take one in the place of an :class:`EmbeddingTable`, by which
-    name they know it: what they do with any table it does, too. This tells the two apart for the rest.
+    For what differs from other tables: all processes take part, and rows learn by a :class:`TableOptimizer`.
     """
     module = sys.modules.get("graphbox.table.distributed_table")
     return module is not None and isinstance(table, module.ShardedTable)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from graphbox.table.key_bags import KeyBags
 from graphbox.table.ordered_sum import sum_of_equal
 
 if TYPE_CHECKING:
-    from graphbox import _core
     from graphbox.table.distributed_table import ShardedTable
-    from graphbox.table.table import EmbeddingTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +23,19 @@ class ShardedLookup:
     """Keys of one table in several processes, and how their rows are summed.
 
     Attributes:
-        sharded: where the rows are.
+        table: where the rows are.
         keys: int64 [keys], where this process has its rows.
         bags: None: each key's row by itself.
     """
 
-    sharded: ShardedTable
+    table: ShardedTable
     keys: Tensor
     bags: KeyBags | None = None
 
-    @property
-    def table(self) -> EmbeddingTable:
-        """The same, as modules know tables."""
-        return cast("EmbeddingTable", self.sharded)
-
     def pull(self, *, create: bool = True) -> ShardedRows:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
-        exchange, rows = self.sharded.pull_exchange(self.keys, create=create)
+        exchange, rows = self.table.pull_exchange(self.keys, create=create)
         return ShardedRows(self, rows if self.bags is None else _bag_sums(rows, self.bags), exchange)
-
-    def pull_ahead(self, *, is_final: bool) -> NoReturn:  # noqa: ARG002 - as pipelines call it
-        """Refuse: what a thread asks the others for would get between what the loop asks them for."""
-        raise UnsupportedError("expected a table of this process alone", where=repr(self.sharded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +66,7 @@ class ShardedRows:
             values = values.repeat_interleave(torch.diff(bags.offsets), dim=0)
             if bags.weights is not None:
                 values = values * bags.weights.detach()[:, None]
-        return ShardedGradient(number, self.lookup.sharded, self.lookup.keys, values, self.exchange)
-
-    def up_to_date(self, _: Callable[[int], Sequence[_core.PulledRows]]) -> ShardedRows:
-        """Return what a pull gives now."""
-        return self.lookup.pull()
+        return ShardedGradient(number, self.lookup.table, self.lookup.keys, values, self.exchange)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +75,21 @@ class ShardedGradient:
 
     Attributes:
         number: of the lookup, in the order of the forward passes.
-        sharded: whose rows were looked up.
+        table: whose rows were looked up.
         keys: int64 [keys].
         values: float32 [keys, dim], the gradient of each key's row.
         exchange: that pulled just these keys; None: several did.
     """
 
     number: int
-    sharded: ShardedTable
+    table: ShardedTable
     keys: Tensor
     values: Tensor
     exchange: KeyExchange | None
 
-    @property
-    def table(self) -> EmbeddingTable:
-        """The same, as modules know tables."""
-        return cast("EmbeddingTable", self.sharded)
-
-    def push(self, lr: float | None = None) -> NoReturn:  # noqa: ARG002 - as others have it
+    def push(self) -> NoReturn:
         """Refuse: all processes apply theirs together, in :meth:`ShardedTable.learn`."""
-        raise UnsupportedError("expected a TableOptimizer, whose step() applies it", where=repr(self.sharded))
+        raise UnsupportedError("expected a TableOptimizer, whose step() applies it", where=repr(self.table))
 
     def joined(self, others: Sequence[ShardedGradient]) -> ShardedGradient:
         """Return it and others of the same table, which come after it, as one."""

@@ -1,4 +1,4 @@
-"""Rows gathered by a device: from its memory, from pinned host memory that it reads itself, or from both."""
+"""Rows gathered by a device, from its memory or from pinned host memory that it reads itself."""
 
 from __future__ import annotations
 
@@ -31,31 +31,6 @@ def _gather(
     tl.store(out + number[:, None] * DIM + column, values.to(out.dtype.element_ty), mask=written)
 
 
-@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
-def _gather_tiered(
-    hot, slot_of, cold, index, out, size, num_slots, num_rows,
-    HOT_STRIDE: tl.constexpr, COLD_STRIDE: tl.constexpr,
-    DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    number = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    row = tl.load(index + number, mask=number < size, other=-1).to(tl.int64)
-    is_row = (row >= 0) & (row < num_rows)
-    slot = tl.load(slot_of + row, mask=is_row, other=-1).to(tl.int64)
-    is_hot = (slot >= 0) & (slot < num_slots)
-    column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-    in_row = column < DIM
-    # Both are on their way before either is waited for; a lane reads one of them.
-    from_hot = tl.load(hot + slot[:, None] * HOT_STRIDE + column, mask=is_hot[:, None] & in_row, other=0).to(
-        out.dtype.element_ty
-    )
-    from_cold = tl.load(
-        cold + row[:, None] * COLD_STRIDE + column, mask=(is_row & (is_hot == 0))[:, None] & in_row, other=0
-    ).to(out.dtype.element_ty)
-    written = (number < size)[:, None] & in_row
-    values = tl.where(is_hot[:, None], from_hot, from_cold)
-    tl.store(out + number[:, None] * DIM + column, values, mask=written)
-
-
 def gather_rows(
     source: Tensor, index: Tensor, *, dtype: torch.dtype | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -71,7 +46,7 @@ def gather_rows(
         UsageError: wrong dtypes, shapes or devices.
         BackendMissingError: kernels do not run on the device.
     """
-    out = _checked_out(index, dtype, out, source=source)
+    out = _checked_out(source, index, dtype, out)
     if out.numel() > 0:
         grid, constants = _layout(out)
         with on_device(index.device):
@@ -82,58 +57,6 @@ def gather_rows(
                 len(index),
                 len(source),
                 STRIDE=source.stride(0),
-                **constants,
-                num_warps=_WARPS,
-                enable_fp_fusion=False,
-            )
-    return out
-
-
-def gather_tiered(
-    hot: Tensor,
-    slot_of: Tensor,
-    cold: Tensor,
-    index: Tensor,
-    *,
-    dtype: torch.dtype | None = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return rows, each from ``hot`` where it is there, else from ``cold``.
-
-    Args:
-        hot: [slots, dim], each row's values side by side, on the device.
-        slot_of: int32 or int64 [rows], on the device: where each row is in ``hot``; -1: it is not.
-        cold: [rows, dim], like ``hot``, in pinned host memory or on the device.
-        index: as in :func:`gather_rows`.
-        dtype: as there.
-        out: as there.
-
-    Raises:
-        UsageError: wrong dtypes, shapes or devices.
-        BackendMissingError: kernels do not run on the device.
-    """
-    out = _checked_out(index, dtype, out, cold=cold, hot=hot)
-    _check_vector(slot_of, "slot_of", index.device)
-    if len(slot_of) != len(cold):
-        raise UsageError(
-            f"expected one for each of {len(cold)} rows, received {len(slot_of)}", where="slot_of"
-        )
-    if hot.device != index.device:
-        raise UsageError(f"expected a tensor on {index.device}, received one on {hot.device}", where="hot")
-    if out.numel() > 0:
-        grid, constants = _layout(out)
-        with on_device(index.device):
-            _gather_tiered[grid](
-                _plain(hot),
-                slot_of,
-                _plain(cold),
-                index,
-                _plain(out),
-                len(index),
-                len(hot),
-                len(cold),
-                HOT_STRIDE=hot.stride(0),
-                COLD_STRIDE=cold.stride(0),
                 **constants,
                 num_warps=_WARPS,
                 enable_fp_fusion=False,
@@ -155,20 +78,14 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
 
 
-def _checked_out(index: Tensor, dtype: torch.dtype | None, out: Tensor | None, **sources: Tensor) -> Tensor:
+def _checked_out(source: Tensor, index: Tensor, dtype: torch.dtype | None, out: Tensor | None) -> Tensor:
     """Check what is gathered; return where it goes."""
     check_device(index.device)
-    _check_vector(index, "index", index.device)
-    first = next(iter(sources.values()))
-    for name, source in sources.items():
-        _check_source(source, name, index.device)
-        if source.shape[1] != first.shape[1]:
-            raise UsageError(
-                f"expected rows of {first.shape[1]} values, received rows of {source.shape[1]}", where=name
-            )
-    shape = (len(index), first.shape[1])
+    _check_index(index)
+    _check_source(source, index.device)
+    shape = (len(index), source.shape[1])
     if out is None:
-        out = torch.empty(shape, dtype=first.dtype if dtype is None else dtype, device=index.device)
+        out = torch.empty(shape, dtype=source.dtype if dtype is None else dtype, device=index.device)
     expected = out.dtype if dtype is None else dtype
     right = out.shape == shape and out.dtype == expected and out.device == index.device
     if not (right and out.is_contiguous()):
@@ -177,35 +94,32 @@ def _checked_out(index: Tensor, dtype: torch.dtype | None, out: Tensor | None, *
             f"{tuple(out.shape)} of strides {out.stride()} on {out.device}",
             where="out",
         )
-    for name, source in sources.items():
-        if source.dtype != out.dtype and not (source.is_floating_point() and out.is_floating_point()):
-            raise UsageError(
-                f"expected {source.dtype}, or floating rows for a floating result, received {out.dtype}",
-                where=f"dtype of {name}",
-            )
+    if source.dtype != out.dtype and not (source.is_floating_point() and out.is_floating_point()):
+        raise UsageError(
+            f"expected {source.dtype}, or floating rows for a floating result, received {out.dtype}",
+            where="dtype of source",
+        )
     return out
 
 
-def _check_source(source: Tensor, name: str, device: torch.device) -> None:
+def _check_source(source: Tensor, device: torch.device) -> None:
     if source.ndim != 2 or (source.shape[1] > 1 and source.stride(1) != 1) or source.is_complex():
         raise UsageError(
             f"expected [rows, dim] with values side by side, received {source.dtype} "
             f"{tuple(source.shape)} of strides {source.stride()}",
-            where=name,
+            where="source",
         )
     if source.device != device and not (source.device.type == "cpu" and source.is_pinned()):
         raise UsageError(
             f"expected a tensor on {device} or in pinned host memory, received one on {source.device}",
-            where=name,
+            where="source",
             hint="tensor.pin_memory() copies it to pinned memory",
         )
 
 
-def _check_vector(vector: Tensor, name: str, device: torch.device) -> None:
-    right = vector.ndim == 1 and vector.dtype in (torch.int64, torch.int32) and vector.device == device
-    if not (right and vector.is_contiguous()):
+def _check_index(index: Tensor) -> None:
+    if index.ndim != 1 or index.dtype not in (torch.int64, torch.int32) or not index.is_contiguous():
         raise UsageError(
-            f"expected contiguous int64 or int32 [n] on {device}, received {vector.dtype} "
-            f"{tuple(vector.shape)} on {vector.device}",
-            where=name,
+            f"expected contiguous int64 or int32 [n], received {index.dtype} {tuple(index.shape)}",
+            where="index",
         )

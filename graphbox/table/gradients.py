@@ -17,6 +17,7 @@ from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.ordered_sum import sum_of_equal
+from graphbox.table.protocol import Table
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ class RowGradient(Protocol):
         ...
 
     @property
-    def table(self) -> EmbeddingTable:
-        """Whose rows were looked up, or what stands for one."""
+    def table(self) -> Table:
+        """Whose rows were looked up."""
         ...
 
-    def push(self, lr: float | None = None) -> int:
-        """Apply it, by the table's learning rate unless one is given; return the count of changes."""
+    def push(self) -> None:
+        """Apply it."""
         ...
 
     def joined(self, others: Sequence[Any]) -> Self:
@@ -78,10 +79,10 @@ class Gradient:
     weights: Float32Array | None = None
     divisors: Float32Array | None = None
 
-    def push(self, lr: float | None = None) -> int:
-        """Apply it, by the table's learning rate unless one is given; return the count of changes."""
-        return self.table._table.push_bags(
-            self.rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
+    def push(self) -> None:
+        """Apply it."""
+        self.table._table.push_bags(
+            self.rows, self.offsets, self.weights, self.divisors, self.values, None, self.table.threads
         )
 
     def joined(self, others: Sequence[Gradient]) -> Gradient:
@@ -109,18 +110,6 @@ class Gradient:
         different, places = np.unique(self.keys, return_inverse=True)
         rows = torch.from_numpy(np.ascontiguousarray(values))
         return sum_of_equal(torch.from_numpy(places), rows, len(different)).numpy()
-
-
-class Pusher(Protocol):
-    """Applies the gradients of a table in a way of its own."""
-
-    def push(self, gradient: RowGradient) -> None:
-        """Apply a gradient, now or later."""
-        ...
-
-
-pushers: Final[weakref.WeakKeyDictionary[EmbeddingTable, Pusher]] = weakref.WeakKeyDictionary()
-"""The tables whose gradients are not applied at once."""
 
 
 class Gradients:
@@ -158,14 +147,14 @@ class Gradients:
             gradients, self._gradients = self._gradients, []
         if sharded:
             for table in sharded:
-                of_table = [each for each in gradients if each.table is cast("object", table)]
+                of_table = [each for each in gradients if each.table is table]
                 table.learn(cast("list[ShardedGradient]", sorted(of_table, key=lambda each: each.number)))
             gradients = [each for each in gradients if not is_sharded(each.table)]
         if len(gradients) == 1:
-            _push(gradients[0])
+            gradients[0].push()
             return
         for gradient in _of_tables(gradients):
-            _push(gradient)
+            gradient.push()
 
     def norm(self) -> float:
         """Return the Euclidean norm of all rows' gradients, those of equal keys summed."""
@@ -181,19 +170,11 @@ class Gradients:
 
 def _of_tables(gradients: Sequence[RowGradient]) -> Iterator[RowGradient]:
     """Yield one gradient for each table."""
-    by_table: dict[EmbeddingTable, list[RowGradient]] = {}
+    by_table: dict[Table, list[RowGradient]] = {}
     for gradient in sorted(gradients, key=lambda each: each.number):
         by_table.setdefault(gradient.table, []).append(gradient)
     for of_table in by_table.values():
         yield of_table[0] if len(of_table) == 1 else of_table[0].joined(of_table[1:])
-
-
-def _push(gradient: RowGradient) -> None:
-    pusher = pushers.get(gradient.table) if pushers else None
-    if pusher is None:
-        gradient.push()
-    else:
-        pusher.push(gradient)
 
 
 _open: Final[weakref.WeakValueDictionary[int, Gradients]] = weakref.WeakValueDictionary()

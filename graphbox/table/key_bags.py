@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphbox.native import Int64Array
+from graphbox.table.arguments import Float32Array
+
 
 @dataclass(frozen=True, slots=True)
 class KeyBags:
@@ -29,6 +32,13 @@ class KeyBags:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def arrays(self) -> tuple[Int64Array, Float32Array | None, Float32Array | None]:
+        """Return offsets, weights and divisors, which are in host memory, as arrays."""
+        weights, divisors = (
+            None if each is None else each.detach().numpy() for each in (self.weights, self.divisors)
+        )
+        return self.offsets.numpy(), weights, divisors
 
 
 def offsets_of(lengths: Tensor) -> Tensor:

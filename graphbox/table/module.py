@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -15,25 +15,9 @@ from graphbox.errors import ConflictError, UnsupportedError, UsageError
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.key_bags import KeyBags
-from graphbox.table.lookup import Plan, PulledRows, look_up
+from graphbox.table.lookup import Plan, look_up
+from graphbox.table.protocol import Table
 from graphbox.table.reference import check_reference, reference
-from graphbox.table.table import EmbeddingTable
-
-if TYPE_CHECKING:
-    from graphbox.table.device_table import DeviceTable
-    from graphbox.table.distributed_table import ShardedTable
-
-
-class Ahead(Protocol):
-    """Has pulled rows ahead of their forward pass."""
-
-    def take(self, module: TableModule, arguments: tuple[Any, ...]) -> tuple[Plan, list[PulledRows]] | None:
-        """Return what was pulled for the forward pass with these arguments, up to date, or None."""
-        ...
-
-    def settle(self) -> None:
-        """Wait until all gradients so far are applied."""
-        ...
 
 
 class TableModule(torch.nn.Module, abc.ABC):
@@ -65,11 +49,10 @@ class TableModule(torch.nn.Module, abc.ABC):
         # Nothing but the device and dtype that the module was moved to.
         self.register_buffer("_place", torch.empty(0), persistent=False)
         self._note_place()
-        self._ahead: Ahead | None = None
 
     @property
     @abc.abstractmethod
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """The tables, each once."""
 
     @abc.abstractmethod
@@ -104,19 +87,14 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def _rows_of(self, arguments: tuple[Any, ...]) -> Any:
         if not (self.training and torch.is_grad_enabled()):
-            if self._ahead is not None:
-                self._ahead.settle()
             plan = self.plan(*arguments)
             rows = [each.pull(create=False).tensor().to(plan.device) for each in plan.lookups]
             return self._moved(plan.finish(rows))
         if self._gradients is None:
             self._check_optimizer()
-        ahead = None if self._ahead is None else self._ahead.take(self, arguments)
-        if ahead is None:
-            plan = self.plan(*arguments)
-            ahead = plan, [each.pull() for each in plan.lookups]
-        plan, pulled = ahead
-        return self._moved(plan.finish([look_up(each, plan.device, self._gradients) for each in pulled]))
+        plan = self.plan(*arguments)
+        rows = [look_up(each.pull(), plan.device, self._gradients) for each in plan.lookups]
+        return self._moved(plan.finish(rows))
 
     def _check_optimizer(self) -> None:
         for table in self.tables:
@@ -162,20 +140,18 @@ class TableEmbedding(TableModule):
         UsageError: a wrong argument.
     """
 
-    def __init__(
-        self, table: EmbeddingTable | ShardedTable | DeviceTable, *, padding_idx: int | None = None
-    ) -> None:
+    def __init__(self, table: Table, *, padding_idx: int | None = None) -> None:
         super().__init__()
         self.table = table_checked(table)
         self.padding_idx = padding_checked(padding_idx)
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """The table."""
         return (self.table,)
 
-    def set_table(self, table: EmbeddingTable | ShardedTable | DeviceTable) -> None:
+    def set_table(self, table: Table) -> None:
         """Look rows up in another table from now on.
 
         Raises:
@@ -229,7 +205,7 @@ class TableEmbedding(TableModule):
         return Plan([self.table.lookup(flat, bags)], finish, keys.device)
 
 
-def warn_of_other_processes(tables: Sequence[EmbeddingTable]) -> None:
+def warn_of_other_processes(tables: Sequence[Table]) -> None:
     """Warn of tables of this process alone where several train; for constructors of modules."""
     if all(is_sharded(table) for table in tables):
         return
@@ -244,11 +220,11 @@ def warn_of_other_processes(tables: Sequence[EmbeddingTable]) -> None:
             )
 
 
-def table_checked(table: object) -> EmbeddingTable:
+def table_checked(table: Table) -> Table:
     """Return the table, or refuse what is none."""
-    if not hasattr(type(table), "lookup"):  # a ShardedTable and a DeviceTable have it, too
+    if not hasattr(type(table), "lookup"):
         raise UsageError(f"expected an EmbeddingTable, received {type(table).__name__}", where="table")
-    return cast("EmbeddingTable", table)
+    return table
 
 
 def padding_checked(padding_idx: object) -> int | None:

@@ -14,7 +14,7 @@ from graphbox.errors import ConflictError, UnsupportedError, UsageError
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.module import TableModule
-from graphbox.table.table import EmbeddingTable
+from graphbox.table.protocol import Table
 
 
 class TableOptimizer(torch.optim.Optimizer):
@@ -55,7 +55,7 @@ class TableOptimizer(torch.optim.Optimizer):
                 )
         self._gradients = Gradients()
         self._modules = tuple(found)
-        self._tables: tuple[EmbeddingTable, ...] = tuple(
+        self._tables: tuple[Table, ...] = tuple(
             dict.fromkeys(table for module in found for table in module.tables)
         )
         self._sharded = [each for each in self._tables if is_sharded(each)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,6 @@ from graphbox.table.slots import Slots
 
 if TYPE_CHECKING:
     import torch
-
-    from graphbox.table.key_bags import KeyBags
-    from graphbox.table.lookup import RowLookup
-    from graphbox.table.table import EmbeddingTable
 
 _ASSIGNED_BYTES: Final = 1 << 22
 """Rows of a part that is assigned at once: less than the least memory of a table on SSD."""
@@ -413,29 +409,6 @@ class TableRows:
         seconds = clock_seconds(self._clock())
         self._below.set_time(seconds)
         return seconds
-
-    # --- For torch modules
-
-    @property
-    def local(self) -> EmbeddingTable:
-        """The table of this process that keeps the rows: this one."""
-        return cast("EmbeddingTable", self)
-
-    def lookup_keys(self, keys: torch.Tensor, name: str) -> torch.Tensor:
-        """Return keys of a module's lookup as it is done here: int64 in host memory.
-
-        Raises:
-            UsageError: they are no integers.
-        """
-        import torch
-
-        return torch.from_numpy(integer_array(keys, name, dimensions=None))
-
-    def lookup(self, keys: torch.Tensor, bags: KeyBags | None = None) -> RowLookup:
-        """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
-        from graphbox.table.lookup import Lookup
-
-        return Lookup.of(cast("EmbeddingTable", self), keys, bags)
 
     def keys(self) -> Int64Array:
         """Return all keys, int64 [len]: in the order they came unless some were erased or are on SSD."""

@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Never, Self, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Never, Self, cast
 
 from graphbox import _core
 from graphbox.errors import UsageError
@@ -35,8 +33,6 @@ from graphbox.table.catalogue_contents import FolderContents
 from graphbox.table.checkpoint import SavedRows, load_table, save_table
 from graphbox.table.checkpoint_files import ChainName
 from graphbox.table.chunks import chunks_of
-from graphbox.table.dump import chunk_rows_for, dump_rows
-from graphbox.table.forgetting import Remnants, find_remnants
 from graphbox.table.manifest import Chain, ServingValues
 from graphbox.table.policy import (
     Admission,
@@ -58,6 +54,12 @@ from graphbox.table.tier import (
     left_to_parent,
     statistics_of,
 )
+
+if TYPE_CHECKING:
+    import torch
+
+    from graphbox.table.key_bags import KeyBags
+    from graphbox.table.lookup import RowLookup
 
 _MOST_VALUES = 65536
 
@@ -204,7 +206,6 @@ class EmbeddingTable(TableRows):
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
         self._saved: SavedRows | None = None
-        self._checkpoints: dict[Path, None] = {}  # that it wrote or was loaded from
         # After the table, which removes its files: so they go before the folder's lock does.
         self._folder: TableFolder | None = None
         if path is not None:
@@ -377,28 +378,6 @@ class EmbeddingTable(TableRows):
         folder.flush(self, table_settings(self))
         return rewritten
 
-    def remnants(self, keys: Any, checkpoints: Iterable[str | os.PathLike[str]] = ()) -> Remnants:
-        """Say where bytes of erased keys still lie: in this table, in files of its folder, in checkpoints.
-
-        For proof that keys are forgotten: :meth:`erase` them, :meth:`purge` a table with a folder, remove old
-        checkpoints, and look. Reads the keys of all these files, not their rows. The table's folder is read
-        as it is on disk: :meth:`flush` first where others use the table. What is replaced meanwhile is read
-        again.
-
-        Args:
-            keys: integers of any shape.
-            checkpoints: folders of checkpoints and deltas that were kept. The table adds the ones it wrote
-                or was loaded from since it was made; those that do not exist any more are passed over.
-
-        Raises:
-            UsageError: keys that are no integers.
-            FormatError: a file is damaged, so that what it holds cannot be told.
-            NotFoundError: a file of a checkpoint is missing.
-        """
-        wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
-        known = [*self._checkpoints, *(Path(path) for path in checkpoints)]
-        return find_remnants(wanted, int(self.contains(np.unique(wanted)).sum()), self.path, known)
-
     def _live_in(self, path: Path) -> None:
         """Keep rows in a folder: those of the table that is there, if it has the same settings."""
         settings = table_settings(self)
@@ -430,15 +409,6 @@ class EmbeddingTable(TableRows):
             self._below = cast("_core.Table", left_to_parent(self._below, self._folder))
             self._folder = self._upper = None
 
-    def _abandon(self) -> None:
-        """Leave nothing of the folder: what the table's store did not save is lost."""
-        folder, native = self._folder, self._below
-        if folder is not None:
-            reason = ("the table was removed from its store, or the store is closed", "open the store again")
-            self._below = cast("_core.Table", ClosedTable(folder.path, reason))
-            self._folder = self._upper = None
-            folder.discard(native)
-
     @property
     def _native(self) -> _core.Table:
         """The native table, to be said anew in each call of the core, and kept in no variable.
@@ -462,6 +432,31 @@ class EmbeddingTable(TableRows):
                 hint=f"{otherwise}; or make the table with path=",
             )
         return folder
+
+    # --- For torch modules
+
+    @property
+    def local(self) -> Self:
+        """The table of this process that keeps the rows: this one."""
+        return self
+
+    def lookup_keys(self, keys: torch.Tensor, name: str) -> torch.Tensor:
+        """Return keys of a module's lookup as it is done here: int64 in host memory.
+
+        Raises:
+            UsageError: they are no integers.
+        """
+        import torch
+
+        return torch.from_numpy(integer_array(keys, name, dimensions=None))
+
+    def lookup(self, keys: torch.Tensor, bags: KeyBags | None = None) -> RowLookup:
+        """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
+        from graphbox.table.lookup import Lookup
+
+        return Lookup(self, keys, bags)
+
+    # --- As a whole
 
     def items(self, *, chunk_rows: int = 65_536) -> Iterator[tuple[Int64Array, Float32Array]]:
         """Go through the table: keys and their rows, a chunk at a time.
@@ -536,25 +531,6 @@ class EmbeddingTable(TableRows):
             GraphboxError: see :meth:`save_base`.
         """
         save_table(self, Path(path), "delta", serving)
-
-    def dump(self, path: str | os.PathLike[str]) -> int:
-        """Write keys and rows to a file for other programs or people, and return the number of rows.
-
-        A chunk of 8 MiB at a time, so memory is bounded; each chunk is of one moment, see :meth:`items`.
-        State and settings are not in it: :meth:`save` writes what can be loaded again.
-
-        Args:
-            path: of the file, which appears when it is whole. ``.parquet``: columns ``id`` (int64) and
-                ``vector`` (a list of dim float32). ``.tsv`` or ``.txt``: a line for each row, the key, a tab,
-                the values separated by blanks, with as few digits as tell each from all other float32.
-
-        Raises:
-            UsageError: another suffix.
-            NotFoundError: the folder does not exist.
-            DoesNotFitError: the disk is full.
-            GraphboxError: the system refuses to write.
-        """
-        return dump_rows(self.items(chunk_rows=chunk_rows_for(self.dim)), self.dim, Path(path))
 
     @classmethod
     def load(

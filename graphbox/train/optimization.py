@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.config.models.optimization import LearningRateSchedule, OptimizationSection
-from graphbox.table import EmbeddingTable, TableOptimizer
+from graphbox.table import TableOptimizer
 from graphbox.table.module import TableModule
+from graphbox.table.protocol import Table
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import LossOnItsWay
@@ -151,7 +152,7 @@ class Optimization:
             )
         self._average = RunningAverage(settings.average_decay)
         self._rows: TableOptimizer | None = None
-        self._tables: list[EmbeddingTable] = []
+        self._tables: list[Table] = []
         self.set_tables(tables)
 
     def release_tables(self) -> None:

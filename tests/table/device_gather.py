@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphbox.errors import UsageError
-from graphbox.table.gather_gpu import gather_rows, gather_tiered
+from graphbox.table.gather_gpu import gather_rows
 
 FLOATING = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -72,42 +72,15 @@ class DeviceGathers:
         rows = gather_rows(records.to(device)[::2, 2:8], (index // 2).to(device))
         assert torch.equal(rows.cpu(), records[::2, 2:8][index // 2])
 
-    @pytest.mark.parametrize("where", ["device", "pinned"])
-    @pytest.mark.parametrize("slot_dtype", [torch.int64, torch.int32])
-    @pytest.mark.parametrize("dim", [1, 100, 128])
-    def test_tiers(self, device: torch.device, dim: int, slot_dtype: torch.dtype, where: str) -> None:
-        generator = torch.Generator().manual_seed(dim)
-        cold = torch.randn(60, dim, generator=generator)
-        slot_of = torch.full((60,), -1, dtype=slot_dtype)
-        resident = torch.randperm(60, generator=generator)[:17]
-        slot_of[resident] = torch.arange(17, dtype=slot_dtype)
-        hot = cold[resident] + 1  # so that it shows where a row came from
-        expected = cold.clone()
-        expected[resident] = hot
-        there = pinned(cold, device) if where == "pinned" else cold.to(device)
-        for size in (0, 1, 90):
-            index = torch.randint(-2, 62, (size,), generator=generator)
-            for dtype in (None, torch.float16):
-                rows = gather_tiered(hot.to(device), slot_of.to(device), there, index.to(device), dtype=dtype)
-                assert torch.equal(rows.cpu(), expected_rows(expected, index, dtype))
-
-    def test_tiers_of_other_dtypes(self, device: torch.device) -> None:
-        hot, cold = torch.randn(1, 6).half(), torch.randn(3, 6)
-        slot_of, index = torch.tensor([-1, 0, -1]), torch.tensor([2, 1, 0])
-        rows = gather_tiered(hot.to(device), slot_of.to(device), cold.to(device), index.to(device))
-        assert rows.dtype == torch.float32
-        assert torch.equal(rows.cpu(), torch.stack([cold[2], hot[0].float(), cold[0]]))
-
     def test_refusals(self, device: torch.device) -> None:
         source, index = torch.randn(4, 3, device=device), torch.tensor([1, 2], device=device)
-        slot_of = torch.zeros(4, dtype=torch.int64, device=device)
         cases: list[tuple[str, Any, dict[str, Any]]] = [
             (r"source: expected \[rows, dim\]", (source[0], index), {}),
             (r"source: expected \[rows, dim\]", (source.T, index), {}),
             ("source: expected a tensor on .* or in pinned", (source.to("meta"), index), {}),
             (r"index: expected contiguous int64 or int32 \[n\]", (source, index.float()), {}),
             (r"index: expected contiguous int64 or int32 \[n\]", (source, index[None]), {}),
-            (r"index: expected contiguous int64 or int32 \[n\]", (source, slot_of[::2]), {}),
+            (r"index: expected contiguous int64 or int32 \[n\]", (source, index.repeat(2)[::2]), {}),
             ("dtype of source: expected torch.float32, or", (source, index), {"dtype": torch.int64}),
             ("out: expected contiguous torch.float32", (source, index), {"out": torch.empty(3, 3)}),
             (
@@ -119,9 +92,3 @@ class DeviceGathers:
         for message, arguments, named in cases:
             with pytest.raises(UsageError, match=message):
                 gather_rows(*arguments, **named)
-        with pytest.raises(UsageError, match="slot_of: expected one for each of 4 rows, received 3"):
-            gather_tiered(source, slot_of[:3], source, index)
-        with pytest.raises(UsageError, match="hot: expected rows of 3 values, received rows of 2"):
-            gather_tiered(source[:, :2], slot_of, source, index)
-        with pytest.raises(UsageError, match="slot_of: expected contiguous"):
-            gather_tiered(source, slot_of.to("meta"), source, index)

@@ -19,7 +19,6 @@ from graphbox.table import (
     DeviceTable,
     EmbeddingTable,
     Expiry,
-    PipelinedBatches,
     ProbabilityAdmission,
     ShowClickScore,
     TableEmbedding,
@@ -370,15 +369,3 @@ class DeviceTableContract:
             torch.from_numpy(tables[1].pull(tables[0].keys())),
             torch.from_numpy(tables[0].pull(tables[0].keys())),
         )
-
-    @pytest.mark.parametrize("staleness", [0, 1])
-    def test_pipelines(self, device: torch.device, staleness: int) -> None:
-        tables = table_of(), table_of()
-        above = over(tables[1], device, 12)
-        for table, place in ((tables[0], torch.device("cpu")), (above, device)):
-            module = TableEmbedding(table)
-            rng = np.random.default_rng(0)
-            batches = [torch.from_numpy(rng.integers(0, 20, 6)).to(place) for _ in range(3)]
-            for keys in PipelinedBatches(batches, {module: lambda keys: keys}, staleness=staleness):
-                module(keys).square().sum().backward()
-        assert_same_tables(*tables)

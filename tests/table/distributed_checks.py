@@ -19,7 +19,6 @@ from graphbox.table import (
     CountAdmission,
     EmbeddingTable,
     Expiry,
-    PipelinedBatches,
     ProcessGroup,
     ShardedTable,
     ShowClickScore,
@@ -294,8 +293,6 @@ def asks_for_what_is_not_supported(group: ProcessGroup, folder: Path) -> None:
     optimizer = TableOptimizer(model)
     with pytest.raises(UnsupportedError, match="of this process alone for clip_grad_norm_"):
         optimizer.clip_grad_norm_([], 1.0)
-    with pytest.raises(UnsupportedError, match="of this process alone, received one in several"):
-        PipelinedBatches([1], {model: lambda _: torch.arange(3)})
 
 
 def admission_by_count(group: ProcessGroup, folder: Path) -> None:

@@ -133,7 +133,6 @@ class Life:
             self.load_chain: 0.1,
             self.save_base_for_serving: 0.1,
             self.save_delta_for_serving: 0.2,
-            self.dump: 0.02,
         }
 
     def run(self, count: int) -> None:
@@ -277,13 +276,6 @@ class Life:
 
     def use_threads(self) -> None:
         self.table.threads = int(self.rng.integers(1, 4))
-
-    def dump(self) -> None:
-        path = self.path("dump").with_suffix(".tsv")
-        assert self.table.dump(path) == len(self.model)
-        lines = [line.split("\t") for line in path.read_text().splitlines()]
-        assert sorted(int(key) for key, _ in lines) == self.model.keys().tolist()
-        path.unlink()
 
     # --- Checkpoints
 

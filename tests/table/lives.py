@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 
 from tests.table.life import Life, LifeWithEviction, LifeWithPolicies
-from tests.table.life_in_store import LifeInStore
 from tests.table.life_on_ssd import LifeInTraining, LifeOnSsd, LifeOnSsdWithPolicies
 
 KINDS: dict[str, type[Life]] = {
@@ -21,7 +20,6 @@ KINDS: dict[str, type[Life]] = {
     "eviction": LifeWithEviction,
     "ssd": LifeOnSsd,
     "ssd-policies": LifeOnSsdWithPolicies,
-    "store": LifeInStore,
     "training": LifeInTraining,
 }
 

@@ -20,7 +20,8 @@ from graphbox.table import (
 )
 from graphbox.table.arguments import Optimizer
 from graphbox.table.bag import BagMode
-from graphbox.table.lookup import Bags, Lookup
+from graphbox.table.key_bags import KeyBags
+from graphbox.table.lookup import Lookup
 
 ROWS, DIM = 50, 8
 
@@ -96,7 +97,8 @@ def test_large_bags_against_rows(threads: int, dtype: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     weights = generator.normal(size=len(keys)).astype(np.float32)
     divisors = generator.integers(1, 5, len(lengths)).astype(np.float32)
-    pulled = Lookup(table, keys, Bags(offsets, weights, divisors)).pull()
+    bags = KeyBags(*map(torch.from_numpy, (offsets, weights, divisors)))
+    pulled = Lookup(table, torch.from_numpy(keys), bags).pull()
     rows = table.pull(keys).astype(np.float64) * weights[:, None]
     starts = np.concatenate([np.zeros((1, 5)), np.cumsum(rows, axis=0)])
     expected = (starts[offsets[1:]] - starts[offsets[:-1]]) / divisors[:, None]

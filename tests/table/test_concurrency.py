@@ -49,7 +49,6 @@ class Crowd:
             lambda keys: self.table.prefetch(keys).wait(SECONDS),
             lambda _: (self.table.tier_statistics(), len(self.table), self.table.nbytes, repr(self.table)),
             lambda _: self.table.purge(),
-            self.table.remnants,
             lambda _: [None for _ in self.table.items(chunk_rows=500)],
             self.change_budget,
         )
@@ -138,18 +137,14 @@ elif sys.argv[1] == "thread":
         threading.Thread(target=use, daemon=True).start()
 else:
     import torch
-    from graphbox.table import PipelinedBatches, TableEmbedding
+    from graphbox.table import TableEmbedding
     module = TableEmbedding(table)
-    batches = [torch.randint(0, 60_000, (5000,)) for _ in range(20)]
-    pipeline = PipelinedBatches(batches, {module: lambda keys: keys}, staleness=int(sys.argv[1][-1]))
-    for step, keys in enumerate(pipeline):
-        module(keys).sum().backward()
-        if step == 5:
-            break
+    for _ in range(5):
+        module(torch.randint(0, 60_000, (5000,))).sum().backward()
 """
 
 
-@pytest.mark.parametrize("running", ["prefetch", "thread", "pipeline-0", "pipeline-2"])
+@pytest.mark.parametrize("running", ["prefetch", "thread", "training"])
 def test_the_interpreter_ends_while_a_table_is_used(running: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ENDS, running, str(tmp_path / "table")]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)

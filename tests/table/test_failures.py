@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphbox.errors import ConflictError, DoesNotFitError, FormatError, GraphboxError, UsageError
-from graphbox.table import EmbeddingTable, Expiry, ShowClickScore, TableEmbedding, TableStore
+from graphbox.errors import ConflictError, DoesNotFitError, FormatError, GraphboxError
+from graphbox.table import EmbeddingTable, Expiry, ShowClickScore, TableEmbedding
 
 BUDGET = 16 << 20
 DIM = 256
@@ -132,11 +132,6 @@ def test_rows_that_move_do_not_make_another_table(tmp_path: Path) -> None:
         module.load_state_dict(state)
         table.erase([0])
         assert module.state_dict() != state
-
-
-def test_store_has_no_tables_with_folders(tmp_path: Path) -> None:
-    with TableStore(tmp_path / "store") as store, pytest.raises(UsageError, match="expected no folder"):
-        store.create("users", 4, path=tmp_path / "users")
 
 
 def test_more_segments_than_files_may_be_open(tmp_path: Path) -> None:

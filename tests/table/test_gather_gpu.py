@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 import torch
 
-from graphbox.table.gather_gpu import gather_rows, gather_tiered
+from graphbox.table.gather_gpu import gather_rows
 from tests.table.device_gather import DeviceGathers
 
 pytestmark = pytest.mark.gpu_kernel
@@ -26,9 +26,8 @@ class TestInterpreted(DeviceGathers):
 def test_kernels_compile(
     device: torch.device, compiling: Callable[..., AbstractContextManager[None]]
 ) -> None:
-    index, slot_of = torch.tensor([1, 0]), torch.tensor([-1, 0], dtype=torch.int32)
+    index = torch.tensor([1, 0])
     with compiling("graphbox.table.gather_gpu"):
         gather_rows(torch.ones(2, 128), index)
         gather_rows(torch.ones(2, 100), index.int(), dtype=torch.bfloat16)
         gather_rows(torch.ones(2, 3, dtype=torch.bool), index)
-        gather_tiered(torch.ones(1, 64), slot_of, torch.ones(2, 64).half(), index)

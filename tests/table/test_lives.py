@@ -16,9 +16,8 @@ LIVES = {
     "memory": 88,
     "policies": 36,
     "eviction": 20,
-    "ssd": 20,
+    "ssd": 30,
     "ssd-policies": 16,
-    "store": 10,
     "training": 10,
 }
 """A million operations in all."""

@@ -19,7 +19,6 @@ from graphbox.table import (
     EmbeddingTable,
     TableEmbeddingBag,
     TableEmbeddingBagCollection,
-    TableStore,
     hashed_keys,
     salted_keys,
 )
@@ -118,10 +117,6 @@ def test_checkpoints_and_folders_of_tables_are_told_apart(tmp_path: Path) -> Non
         EmbeddingTable.load(tmp_path / "rows")
     with pytest.raises(NotFoundError, match=r"EmbeddingTable\.load, it is a checkpoint"):
         EmbeddingTable.open(tmp_path / "saved")
-    with pytest.raises(
-        UsageError, match=r"expected a store, or an empty folder .* with (catalogue|segments)"
-    ):
-        TableStore(tmp_path / "rows")
 
 
 def test_slots_come_by_name_and_weights_as_keys_do() -> None:

@@ -59,7 +59,7 @@ def test_keys_of_any_shape() -> None:
     rows = module(torch.arange(8).reshape(2, 4).T)
     assert rows.shape == (4, 2, 3)
     rows.sum().backward()
-    assert len(module.table) == 8
+    assert len(module.table.local) == 8
 
 
 def test_evaluation_leaves_the_table_as_it_is() -> None:
@@ -354,7 +354,7 @@ def test_compiled_models_train_as_others(backend: str) -> None:
 
 
 def test_torch_compile_is_loaded_where_it_is_used() -> None:
-    code = "import sys, graphbox.table.pipeline as _; print('torch._dynamo' in sys.modules)"
+    code = "import sys, graphbox.table.module as _; print('torch._dynamo' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
 

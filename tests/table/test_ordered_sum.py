@@ -10,7 +10,8 @@ import torch
 
 from graphbox import EmbeddingTable
 from graphbox.table import TableEmbeddingBag
-from graphbox.table.lookup import Bags, Lookup
+from graphbox.table.key_bags import KeyBags
+from graphbox.table.lookup import Lookup
 from graphbox.table.ordered_sum import sum_of_equal, sums_of_ranges
 from tests.table.summed_rows import PART, added_in_parts, summed
 
@@ -64,7 +65,11 @@ def test_bags(is_weighted: bool) -> None:
     for dtype in ("float32", "float16"):
         table = EmbeddingTable(DIM, "sgd", dtype=dtype, threads=2)
         rows = table.pull(keys) if weights is None else weights[:, None] * table.pull(keys)
-        values = Lookup(table, keys, Bags(offsets, weights, divisors)).pull().values
+        bags = KeyBags(
+            torch.from_numpy(offsets),
+            *(None if each is None else torch.from_numpy(each) for each in (weights, divisors)),
+        )
+        values = Lookup(table, torch.from_numpy(keys), bags).pull().values
         for bag, (begin, end) in enumerate(pairwise(offsets)):
             expected = added_in_parts(rows[begin:end]) / divisors[bag] if end > begin else np.zeros(DIM)
             np.testing.assert_array_equal(values[bag], expected)

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from graphbox import _core
 from graphbox.native import Int64Array
-from graphbox.table import EmbeddingTable, PipelinedBatches, TableEmbedding
+from graphbox.table import EmbeddingTable
 
 DIM = 256
 BUDGET = 16 << 20
@@ -207,22 +206,3 @@ def test_a_process_is_killed_while_it_compacts(tmp_path: Path, kills: int) -> No
             done += 1
             np.testing.assert_array_equal(plain.pull(keys, create=False), found)
     assert compacted > 0
-
-
-def test_pulls_ahead_read_rows_on_ssd_once(tmp_path: Path) -> None:
-    plain = EmbeddingTable(DIM, seed=1)
-    table = filled(tmp_path / "table", plain)
-    rng = np.random.default_rng(5)
-    keys = rng.permutation(KEYS)[: 12 * 1000].reshape(12, 1000)
-    # In each batch, so that they change while the next one is pulled:
-    often = np.setdiff1d(np.arange(KEYS), keys)[:50]
-    batches = [torch.from_numpy(np.concatenate([batch, often])) for batch in keys]
-    for each, pipelined in ((table, True), (plain, False)):
-        module = TableEmbedding(each)
-        steps = PipelinedBatches(batches, {module: lambda batch: batch}) if pipelined else batches
-        for batch in steps:
-            module(batch).square().sum().backward()
-    assert table.tier_statistics().misses == keys.size + len(often)
-    everything = np.arange(KEYS)
-    np.testing.assert_array_equal(table.pull(everything, create=False), plain.pull(everything, create=False))
-    table.close()

@@ -17,7 +17,6 @@ from graphbox.errors import UnsupportedError, UsageError
 from graphbox.table import (
     BagSlot,
     EmbeddingTable,
-    PipelinedBatches,
     TableEmbedding,
     TableEmbeddingBag,
     TableEmbeddingBagCollection,
@@ -232,11 +231,6 @@ def test_what_modules_and_pipelines_look_like() -> None:
     ]
     bags = TableEmbeddingBag(table, "sum", include_last_offset=True, padding_idx=7)
     assert repr(bags).endswith(", mode='sum', include_last_offset=True, padding_idx=7)")
-    module = TableEmbedding(table)
-    with PipelinedBatches([KEYS, KEYS], {module: lambda keys: keys}) as pipeline:
-        next(pipeline)
-        assert repr(pipeline) == "PipelinedBatches(modules=1, staleness=0, batches=1, open)"
-    assert repr(pipeline).endswith("closed)")
 
 
 # --- Rows as arrays

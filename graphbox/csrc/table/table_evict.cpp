@@ -22,7 +22,7 @@ constexpr std::uint64_t kLargestSegmentBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kSmallestSegmentBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kBudgetPerSegment = 48;  // parts of the budget of which a segment in memory may take one
 constexpr std::uint64_t kFewestSegmentRows = 16;
-constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 10;  // so that a few more segments do not move rows
+constexpr std::uint64_t kFewestSegmentBytes = std::uint64_t{64} << 10;  // kept for what is known of segments
 constexpr std::uint64_t kFewestHotRows = 64;
 constexpr std::uint32_t kMostCompacted = 8192;   // places of a segment that are read together
 
@@ -99,9 +99,10 @@ std::uint64_t Table::index_rows() const { return live_rows() + tier_->cold_rows;
 // never given back, a few more segments would leave no room for any row.
 std::uint64_t Table::bytes_beside_disk(std::uint64_t index_bytes, std::uint64_t rows, std::uint64_t keys) const {
   const std::uint64_t there = tier_->cold.segment_bytes();
-  const std::uint64_t to_come = std::max(tier_->cold.segment_bytes_for(std::max(keys, tier_->expected_keys)), there) - there;
+  const std::uint64_t expected = tier_->cold.segment_bytes_for(std::max(keys, tier_->expected_keys));
+  const std::uint64_t to_come = std::max({expected, kFewestSegmentBytes, there}) - there;
   return index_bytes + slab_.bytes_for(rows) + followed_bytes(rows) + tier_->bytes_for(rows) +
-         admission_.most_bytes() + to_come + kSpareBytes;
+         admission_.most_bytes() + to_come;
 }
 
 std::uint64_t Table::least_memory_bytes(std::uint64_t keys, std::uint64_t batch_rows) const {

@@ -1,0 +1,93 @@
+"""What every embedding table does, wherever its rows are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from graphbox.table.policy import ShrinkReport
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphbox.table.key_bags import KeyBags
+    from graphbox.table.lookup import RowLookup
+    from graphbox.table.table import EmbeddingTable
+
+
+class Table(Protocol):
+    """Rows for int64 keys, pulled, and trained by what is pushed.
+
+    They are in memory or on SSD (:class:`graphbox.table.EmbeddingTable`), on a device
+    (:class:`graphbox.table.DeviceTable`) or divided among processes (:class:`graphbox.table.ShardedTable`).
+    Modules over tables and their optimizer know a table by this alone. The methods are described there.
+    """
+
+    @property
+    def local(self) -> EmbeddingTable:
+        """The table of this process that keeps the rows."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Values of a row."""
+        ...
+
+    @property
+    def lr(self) -> float:
+        """Learning rate."""
+        ...
+
+    @lr.setter
+    def lr(self, value: float) -> None: ...
+
+    @property
+    def path(self) -> Path | None:
+        """Folder of the rows that are on SSD, or None."""
+        ...
+
+    @property
+    def skipped_gradients(self) -> int:
+        """How many gradients held NaN or infinity and were left out."""
+        ...
+
+    def pull(self, keys: Any, out: Any = None, create: bool = True) -> Any:
+        """Return the rows of ``keys``: float32 [*keys.shape, dim]."""
+        ...
+
+    def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
+        """Apply gradients, float32 [*keys.shape, dim], those of equal keys summed."""
+        ...
+
+    def contains(self, keys: Any) -> Any:
+        """Return which keys have a row: bool [*keys.shape]."""
+        ...
+
+    def erase(self, keys: Any) -> int:
+        """Forget keys, and return how many had a row."""
+        ...
+
+    def end_pass(self) -> None:
+        """Let a pass end, by which policies count."""
+        ...
+
+    def shrink(self) -> ShrinkReport:
+        """Drop the rows that the policies say."""
+        ...
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint of all rows, their state and the settings."""
+        ...
+
+    def lookup_keys(self, keys: Tensor, name: str) -> Tensor:
+        """Return keys of a module's lookup, int64, where the table takes them.
+
+        Raises:
+            UsageError: they are no integers.
+        """
+        ...
+
+    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> RowLookup:
+        """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
+        ...
