@@ -6,19 +6,18 @@ from graphbox.export.click import export_click
 from graphbox.export.embeddings import embedding_table, export_embeddings
 from graphbox.export.knowledge_graph import TriplesSource, export_knowledge_graph
 from graphbox.export.links import linked_nodes, links_of, links_of_triples
-from graphbox.export.model import (
-    EmbeddingSource,
-    ExportResult,
-    export_embedding,
-    export_encoder,
-)
+from graphbox.export.model import EmbeddingSource, export_embedding, export_encoder
 from graphbox.export.onnx import export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, group_relations
+from graphbox.export.parity import ParityBounds
+from graphbox.export.version import ExportResult, NewVersion
 
 __all__ = [
     "EmbeddingSource",
     "ExportResult",
+    "NewVersion",
     "PaddedBlockEncoder",
+    "ParityBounds",
     "TriplesSource",
     "embedding_table",
     "export_click",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -13,19 +12,18 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from graphbox.artifact import Artifact, ArtifactWriter, FieldsForm, FieldSpec, FieldTable, Lineage
+from graphbox.artifact import Artifact, ArtifactWriter, FieldsForm, FieldSpec, FieldTable
 from graphbox.deploy import open_click
 from graphbox.deploy.field_columns import SLOT_SEPARATOR
-from graphbox.export.model import MAX_ABSOLUTE_ERROR, MAX_RELATIVE_ERROR, ExportResult, Metrics
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
-from graphbox.export.parity import ParityReport, check_parity
+from graphbox.export.parity import ParityBounds, ParityReport, check_parity
+from graphbox.export.version import ExportResult, Float, NewVersion
 from graphbox.fields import Fields, Lists, NumberScale, Rows, row_count, take_rows
 from graphbox.graph.columns import Column
 from graphbox.models.click_network import ClickNetwork
 from graphbox.table import EmbeddingTable
 
-Float = npt.NDArray[np.float32]
-
+_BOUNDS = ParityBounds()
 _EXAMPLE_ROWS = 16
 _PARITY_BATCH = 256
 _SINGLE_ROWS = 16
@@ -59,17 +57,11 @@ class TrainedClicks(Protocol):
 def export_click(
     trained: TrainedClicks,
     columns: Mapping[str, Column],
-    destination: str | os.PathLike[str],
+    version: NewVersion,
+    bounds: ParityBounds = _BOUNDS,
     *,
     node_type: str,
-    name: str,
-    version: int,
-    task: str | None,
-    metrics: Metrics | None = None,
-    lineage: Lineage | None = None,
     list_separator: str | None = None,
-    max_absolute_error: float = MAX_ABSOLUTE_ERROR,
-    max_relative_error: float = MAX_RELATIVE_ERROR,
 ) -> ExportResult:
     """Write a model of clicks.
 
@@ -79,16 +71,10 @@ def export_click(
     Args:
         trained: the trained model.
         columns: real rows to compare, by feature; the first ones are the example request.
-        destination: the folder of the version, to be made.
+        version: to be written.
+        bounds: of the comparison, of a probability.
         node_type: of the rows.
-        name: of the model.
-        version: of the model.
-        task: that it was trained on.
-        metrics: ``{task: {metric: value}}``, as measured after training.
-        lineage: where it comes from.
         list_separator: of the table that was learnt from; None: ``|``.
-        max_absolute_error: of a probability, allowed by the comparison.
-        max_relative_error: allowed by the comparison.
 
     Raises:
         GateError: when the exported model differs more than allowed; nothing is written then.
@@ -106,37 +92,20 @@ def export_click(
                     lambda rows: model.predict_rows(rows).probability[:, None],
                     lambda rows: trained.predict_rows(rows)[:, None],
                     cases,
-                    max_absolute_error,
-                    max_relative_error,
+                    bounds,
                     size=row_count,
                 )
             )
 
-    with ArtifactWriter(destination) as writer:
+    with ArtifactWriter(version.folder) as writer:
         for table_name, table in trained.network.tables().items():
             keys, rows = _sorted_rows(table)
             writer.add_ids(table_name, pa.array(keys))
             writer.add_table(table_name, table_name, rows)
-        writer.set_onnx(
-            exported.model,
-            opset=exported.opset,
-            precision="float32",
-            inputs=exported.inputs,
-            outputs=exported.outputs,
-        )
+        exported.write(writer)
         writer.set_preprocess(form)
         writer.set_example(_example(form, columns))
-        artifact = writer.commit(
-            name=name,
-            version=version,
-            kind="click",
-            task=task,
-            dim=1,
-            targets={},
-            metrics=metrics,
-            lineage=lineage,
-            check=prove,
-        )
+        artifact = version.commit(writer, "click", dim=1, check=prove)
     return ExportResult(artifact, reports[0])
 
 

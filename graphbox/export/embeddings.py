@@ -69,8 +69,7 @@ def export_embeddings(
     checked = Ids(ids, node_type)
     written: list[Path] = []
     if {"npy", "safetensors"} & set(wanted):
-        text = _lines(checked)
-        written.append(_write(folder / f"{node_type}.ids.txt", lambda path: path.write_bytes(text)))
+        written.append(_write(folder / f"{node_type}.ids.txt", lambda path: _write_lines(path, checked)))
     writers: dict[str, Callable[[Path], object]] = {
         "npy": lambda path: _write_npy(path, vectors),
         "parquet": lambda path: _write_parquet(path, checked, vectors),
@@ -92,16 +91,20 @@ def embedding_table(ids: pa.Array, vectors: npt.NDArray[np.float32]) -> pa.Table
     return pa.table({"id": ids, "vector": pa.FixedSizeListArray.from_arrays(rows, dim)})
 
 
-def _lines(ids: Ids) -> bytes:
-    texts = [str(value) for value in ids]
-    for row, text in enumerate(texts):
-        if not text or text.splitlines() != [text]:
-            raise DataError(
-                f"expected ids that fit on one line of text, received {text[:120]!r}",
-                where=f"row {row}",
-                hint="export these embeddings as parquet",
-            )
-    return "".join(f"{text}\n" for text in texts).encode()
+def _write_lines(path: Path, ids: Ids) -> None:
+    """Write an id a line, in blocks: the texts of all take several times the memory of the ids."""
+    arrow = ids.to_arrow()
+    with path.open("wb") as stream:
+        for first in range(0, len(arrow), _ROWS_PER_GROUP):
+            texts = [str(value) for value in arrow.slice(first, _ROWS_PER_GROUP).to_pylist()]
+            for row, text in enumerate(texts, first):
+                if not text or text.splitlines() != [text]:
+                    raise DataError(
+                        f"expected ids that fit on one line of text, received {text[:120]!r}",
+                        where=f"row {row}",
+                        hint="export these embeddings as parquet",
+                    )
+            stream.write("".join(f"{text}\n" for text in texts).encode())
 
 
 def _write_npy(path: Path, vectors: npt.NDArray[np.float32]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,18 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 from torch import Tensor, nn, zeros
 
-from graphbox.artifact import Artifact, ArtifactWriter, Lineage, TriplesForm
-from graphbox.artifact.manifest import is_plain_name
+from graphbox.artifact import Artifact, ArtifactWriter, TriplesForm
 from graphbox.deploy import open_knowledge_graph
-from graphbox.export.model import MAX_ABSOLUTE_ERROR, MAX_RELATIVE_ERROR, PARITY_ROWS, ExportResult, Metrics
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
-from graphbox.export.parity import ParityReport, check_parity
+from graphbox.export.parity import ParityBounds, ParityReport, check_parity
+from graphbox.export.version import ExportResult, Float, NewVersion, add_rows, free_name
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import TripleScore
 
-Float = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
+_BOUNDS = ParityBounds()
 _TO_TAILS, _TO_HEADS = "relations_to_tails", "relations_to_heads"
 _ROWS, _RELATIONS, _CANDIDATES = "rows", "relations", "candidates"
 _MOST_SCORES = 1 << 22
@@ -65,17 +63,8 @@ class _Questions(NamedTuple):
 
 def export_knowledge_graph(
     source: TriplesSource,
-    destination: str | os.PathLike[str],
-    *,
-    name: str,
-    version: int,
-    task: str | None,
-    metrics: Metrics | None = None,
-    lineage: Lineage | None = None,
-    links: pa.Table | None = None,
-    parity_rows: int = PARITY_ROWS,
-    max_absolute_error: float = MAX_ABSOLUTE_ERROR,
-    max_relative_error: float = MAX_RELATIVE_ERROR,
+    version: NewVersion,
+    bounds: ParityBounds = _BOUNDS,
 ) -> ExportResult:
     """Write a model of a knowledge graph.
 
@@ -85,16 +74,8 @@ def export_knowledge_graph(
 
     Args:
         source: the trained model.
-        destination: the folder of the version, to be made.
-        name: of the model.
-        version: of the model.
-        task: that it was trained on.
-        metrics: ``{task: {metric: value}}``, as measured after training.
-        lineage: where it comes from.
-        links: what is known, of each relation by its name.
-        parity_rows: most questions to compare, evenly spread; fewer where there are many candidates.
-        max_absolute_error: allowed by the comparison.
-        max_relative_error: allowed by the comparison.
+        version: to be written; its links are what is known, of each relation by its name.
+        bounds: of the comparison; fewer questions are compared where there are many candidates.
 
     Raises:
         GateError: when the exported model differs more than allowed; nothing is written then.
@@ -112,38 +93,26 @@ def export_knowledge_graph(
 
     def prove(artifact: Artifact) -> None:
         with open_knowledge_graph(artifact.path, verify=False) as model:
-            cases = _parity_cases(source.ends, live, parity_rows)
+            cases = _parity_cases(source.ends, live, bounds.rows)
             unit = _unit(scores, cases)
             reports.append(
                 check_parity(
                     lambda asked: model.scores(asked.relation, asked.rows, to_heads=asked.to_heads) / unit,
                     lambda asked: scores(asked) / unit,
                     cases,
-                    max_absolute_error,
-                    max_relative_error,
+                    bounds,
                     size=lambda asked: len(asked.rows),
                 )
             )
 
-    with ArtifactWriter(destination) as writer:
-        tables: dict[str, str] = {}
-        for node_type, rows in source.entities.items():
-            # A node type may be written in any script; a folder of an artifact may not.
-            wanted = node_type if is_plain_name(node_type) else f"node_type_{len(tables)}"
-            tables[node_type] = _free(wanted, {*tables.values(), _TO_TAILS, _TO_HEADS})
-            writer.add_ids(node_type, live[node_type].select_ids(source.ids[node_type]))
-            writer.add_table(tables[node_type], node_type, live[node_type].select(np.asarray(rows)))
-        relation_type = _free("relation", set(source.entities))
+    with ArtifactWriter(version.folder) as writer:
+        ids_of_entities = {name: source.ids[name] for name in source.entities}
+        tables = add_rows(writer, ids_of_entities, source.entities, taken=(_TO_TAILS, _TO_HEADS))
+        relation_type = free_name("relation", source.entities)
         writer.add_ids(relation_type, list(source.ends))
         writer.add_table(_TO_TAILS, relation_type, source.to_tails)
         writer.add_table(_TO_HEADS, relation_type, source.to_heads)
-        writer.set_onnx(
-            exported.model,
-            opset=exported.opset,
-            precision="float32",
-            inputs=exported.inputs,
-            outputs=exported.outputs,
-        )
+        exported.write(writer)
         first, (head_type, _) = next(iter(source.ends.items()))
         writer.set_preprocess(
             TriplesForm(
@@ -159,8 +128,6 @@ def export_knowledge_graph(
                 compares_numbers=source.compares_numbers,
             )
         )
-        if links is not None:
-            writer.set_links(links)
         are_integers = all(pa.types.is_int64(source.ids[each].type) for each in tables)
         ids = [
             value if are_integers else str(value)
@@ -173,17 +140,7 @@ def export_knowledge_graph(
                 {"name": "relation", "datatype": "BYTES", "shape": shape, "data": [first] * len(ids)},
             ]
         )
-        artifact = writer.commit(
-            name=name,
-            version=version,
-            kind="knowledge_graph",
-            task=task,
-            dim=source.score.dim,
-            targets={},
-            metrics=metrics,
-            lineage=lineage,
-            check=prove,
-        )
+        artifact = version.commit(writer, "knowledge_graph", source.score.dim, check=prove)
     return ExportResult(artifact, reports[0])
 
 
@@ -245,9 +202,3 @@ def _unit(scores: Callable[[_Questions], Float], cases: Mapping[str, list[_Quest
     """Return the largest score of one batch of each direction, at least 1."""
     largest = [np.abs(scores(asked)).max(initial=0) for asked in cases["one entity"]]
     return np.float32(max(1.0, *largest))
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    while wanted in taken:
-        wanted += "_"
-    return wanted

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,28 +16,22 @@ from graphbox.artifact import (
     Artifact,
     ArtifactWriter,
     LayerSpec,
-    Lineage,
     LookupForm,
     PaddedBlockForm,
     RelationGroup,
     RowsSpec,
     TargetSpec,
 )
-from graphbox.artifact.manifest import is_plain_name
 from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
-from graphbox.export.parity import ParityReport, check_parity
+from graphbox.export.parity import ParityBounds, ParityReport, check_parity
+from graphbox.export.version import ExportResult, Float, NewVersion, add_rows, free_name
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 
-Float = npt.NDArray[np.float32]
-Metrics = Mapping[str, Mapping[str, float]]
-
-MAX_ABSOLUTE_ERROR = 1e-4
-MAX_RELATIVE_ERROR = 1e-3
-PARITY_ROWS = 1000
+_BOUNDS = ParityBounds()
 _PARITY_BATCH = 256
 _SINGLE_ROWS = 16
 _TARGET = "target"
@@ -88,28 +81,11 @@ class EmbeddingSource:
     candidates: tuple[str, Float] | None = None
 
 
-@dataclass(frozen=True)
-class ExportResult:
-    """A written artifact, and how far it is from the trained model (None where nothing is computed)."""
-
-    artifact: Artifact
-    parity: ParityReport | None = field(default=None)
-
-
 def export_encoder(
     trained: TrainedEncoder,
     ids: Mapping[str, pa.Array],
-    destination: str | os.PathLike[str],
-    *,
-    name: str,
-    version: int,
-    task: str | None,
-    metrics: Metrics | None = None,
-    lineage: Lineage | None = None,
-    links: pa.Table | None = None,
-    parity_rows: int = PARITY_ROWS,
-    max_absolute_error: float = MAX_ABSOLUTE_ERROR,
-    max_relative_error: float = MAX_RELATIVE_ERROR,
+    version: NewVersion,
+    bounds: ParityBounds = _BOUNDS,
 ) -> ExportResult:
     """Write a two-tower model: its query tower as ONNX, its input rows and target vectors as tables.
 
@@ -119,16 +95,8 @@ def export_encoder(
     Args:
         trained: the trained model.
         ids: original ids of every node type that has input rows; null of removed nodes, which are left out.
-        destination: the folder of the version, to be made.
-        name: of the model.
-        version: of the model.
-        task: that it was trained on.
-        metrics: ``{task: {metric: value}}``, as measured after training.
-        lineage: where it comes from.
-        links: known links, from `links_of`.
-        parity_rows: real nodes to compare, evenly spread over all.
-        max_absolute_error: allowed by the comparison.
-        max_relative_error: allowed by the comparison.
+        version: to be written.
+        bounds: of the comparison.
 
     Raises:
         GateError: when the exported model differs more than allowed; nothing is written then.
@@ -143,59 +111,32 @@ def export_encoder(
 
     def prove(artifact: Artifact) -> None:
         with open_encoder(artifact.path, verify=False) as model:
-            cases = _parity_cases(blocks, len(live[node_type]), parity_rows)
+            cases = _parity_cases(blocks, len(live[node_type]), bounds.rows)
             encode = _encode_trained(trained)
             reports.append(
                 check_parity(
-                    model.encode_indices,
-                    lambda rows: encode(live[node_type].nodes(rows)),
-                    cases,
-                    max_absolute_error,
-                    max_relative_error,
+                    model.encode_indices, lambda rows: encode(live[node_type].nodes(rows)), cases, bounds
                 )
             )
 
-    with ArtifactWriter(destination) as writer:
-        tables = _add_rows(writer, {name: ids[name] for name in sources}, trained.inputs)
-        target_table = _free_name(_TARGET, tables.values())
+    with ArtifactWriter(version.folder) as writer:
+        tables = add_rows(writer, {name: ids[name] for name in sources}, trained.inputs)
+        target_table = free_name(_TARGET, tables.values())
         writer.add_table(target_table, node_type, live[node_type].select(trained.target))
         for number, block in enumerate(blocks):
             writer.add_array(_counts_file(number), block.counts)
             writer.add_array(_neighbors_file(number), block.neighbors)
-        writer.set_onnx(
-            exported.model,
-            opset=exported.opset,
-            precision="float32",
-            inputs=exported.inputs,
-            outputs=exported.outputs,
-        )
+        exported.write(writer)
         writer.set_preprocess(_preprocess(node_type, blocks, sources, tables))
-        if links is not None:
-            writer.set_links(links)
-        artifact = writer.commit(
-            name=name,
-            version=version,
-            kind="encoder",
-            task=task,
-            dim=trained.target.shape[1],
-            targets={node_type: TargetSpec(table=target_table, score="inner_product")},
-            metrics=metrics,
-            lineage=lineage,
-            check=prove,
-        )
+        targets = {node_type: TargetSpec(table=target_table, score="inner_product")}
+        artifact = version.commit(writer, "encoder", trained.target.shape[1], targets, prove)
     return ExportResult(artifact, reports[0])
 
 
 def export_embedding(
     source: EmbeddingSource,
-    destination: str | os.PathLike[str],
+    version: NewVersion,
     *,
-    name: str,
-    version: int,
-    task: str | None,
-    metrics: Metrics | None = None,
-    lineage: Lineage | None = None,
-    links: pa.Table | None = None,
     network: Callable[[Path], None] | None = None,
 ) -> ExportResult:
     """Write embeddings as tables; neighbours of a node are nodes of its own type, or its candidates.
@@ -204,24 +145,18 @@ def export_embedding(
 
     Args:
         source: the trained embeddings.
-        destination: the folder of the version, to be made.
-        name: of the model.
-        version: of the model.
-        task: that it was trained for.
-        metrics: ``{task: {metric: value}}``, as measured after training.
-        lineage: where it comes from.
-        links: known links, from `links_of`.
+        version: to be written.
         network: writes the graph network that made the embeddings into a folder, for nodes that come later.
 
     Raises:
         ConflictError: when the destination exists.
     """
-    with ArtifactWriter(destination) as writer:
-        tables = _add_rows(writer, {name: source.ids[name] for name in source.rows}, source.rows)
+    with ArtifactWriter(version.folder) as writer:
+        tables = add_rows(writer, {name: source.ids[name] for name in source.rows}, source.rows)
         targets = {name: TargetSpec(table=table, score=source.score) for name, table in tables.items()}
         if source.candidates is not None:
             node_type, rows = source.candidates
-            ranked = _free_name(_TARGET, tables.values())
+            ranked = free_name(_TARGET, tables.values())
             live = LiveRows.of_ids(source.ids[node_type])
             if node_type not in tables:
                 writer.add_ids(node_type, live.select_ids(source.ids[node_type]))
@@ -233,18 +168,8 @@ def export_embedding(
         writer.set_preprocess(LookupForm(node_type=source.node_type, tables=tables))
         if network is not None:
             writer.set_network(network)
-        if links is not None:
-            writer.set_links(links)
-        artifact = writer.commit(
-            name=name,
-            version=version,
-            kind="embedding",
-            task=task,
-            dim=source.rows[source.node_type].shape[1],
-            targets=targets,
-            metrics=metrics,
-            lineage=lineage,
-        )
+        dim = source.rows[source.node_type].shape[1]
+        artifact = version.commit(writer, "embedding", dim, targets)
     return ExportResult(artifact)
 
 
@@ -315,21 +240,6 @@ def _weights_input(block: int) -> str:
     return f"weights_{block}"
 
 
-def _add_rows(
-    writer: ArtifactWriter, ids: Mapping[str, pa.Array], rows: Mapping[str, Float]
-) -> dict[str, str]:
-    """Write ids and rows of the live nodes of each type; return the name of each one's table."""
-    tables: dict[str, str] = {}
-    for node_type, values in ids.items():
-        # A node type may be written in any script; a folder of an artifact may not.
-        wanted = node_type if is_plain_name(node_type) else f"node_type_{len(tables)}"
-        tables[node_type] = _free_name(wanted, tables.values())
-        live = LiveRows.of_ids(values)
-        writer.add_ids(node_type, live.select_ids(values))
-        writer.add_table(tables[node_type], node_type, live.select(np.asarray(rows[node_type])))
-    return tables
-
-
 def _neighbor_rows(
     trained: TrainedEncoder, live: Mapping[str, LiveRows]
 ) -> dict[EdgeType, npt.NDArray[np.int32]]:
@@ -338,13 +248,6 @@ def _neighbor_rows(
         (source, relation, target): live[source].rows(live[target].select(table))
         for (source, relation, target), table in trained.neighbors.items()
     }
-
-
-def _free_name(wanted: str, taken: Any) -> str:
-    names = set(taken)
-    while wanted in names:
-        wanted += "_"
-    return wanted
 
 
 def _encode_trained(trained: TrainedEncoder) -> Callable[[npt.NDArray[np.int64]], Float]:

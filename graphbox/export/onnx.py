@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphbox.artifact import TensorSpec
+from graphbox.artifact import ArtifactWriter, TensorSpec
 from graphbox.errors import GateError, missing_extra
 
 OPSET = 20
@@ -58,6 +58,12 @@ class ExportedOnnx:
     opset: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+
+    def write(self, writer: ArtifactWriter) -> None:
+        """Write it as the dense part of a model version, in float32."""
+        writer.set_onnx(
+            self.model, opset=self.opset, precision="float32", inputs=self.inputs, outputs=self.outputs
+        )
 
 
 def export_onnx(

@@ -16,6 +16,21 @@ Vectors = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class ParityBounds:
+    """How an exported model is compared with the trained one.
+
+    Attributes:
+        rows: most real inputs to compare, evenly spread over all.
+        absolute: largest error of an element allowed.
+        relative: largest error of an element allowed, relative to the largest of its row.
+    """
+
+    rows: int = 1000
+    absolute: float = 1e-4
+    relative: float = 1e-3
+
+
+@dataclass(frozen=True)
 class ParityReport:
     """Differences between exported and trained model.
 
@@ -44,8 +59,7 @@ def check_parity(
     exported: Callable[[Query], Vectors],
     trained: Callable[[Query], Vectors],
     cases: Mapping[str, Sequence[Query]],
-    bound_absolute: float,
-    bound_relative: float,
+    bounds: ParityBounds,
     *,
     size: Callable[[Query], int] = len,  # type: ignore[assignment]  # of what has a length
 ) -> ParityReport:
@@ -55,8 +69,7 @@ def check_parity(
         exported: returns what the artifact gives as it is served, float32 [n, dim].
         trained: returns what the trained model gives, float32 [n, dim].
         cases: batches of queries by case.
-        bound_absolute: largest absolute error allowed.
-        bound_relative: largest relative error allowed.
+        bounds: what is allowed.
         size: returns the number of queries of a batch.
 
     Raises:
@@ -83,12 +96,12 @@ def check_parity(
             scale = np.maximum(np.abs(expected).max(axis=1), np.finfo(np.float32).tiny)
             relative = max(relative, float((difference.max(axis=1) / scale).max()))
     report = ParityReport(
-        rows, max(worst.values(), default=0.0), relative, bound_absolute, bound_relative, worst
+        rows, max(worst.values(), default=0.0), relative, bounds.absolute, bounds.relative, worst
     )
-    if report.max_absolute_error > bound_absolute or relative > bound_relative:
+    if report.max_absolute_error > bounds.absolute or relative > bounds.relative:
         raise GateError(
-            f"expected the exported model within {bound_absolute:g} absolute and {bound_relative:g} relative "
-            f"of the trained one, received {report.max_absolute_error:g} and {relative:g}",
+            f"expected the exported model within {bounds.absolute:g} absolute and {bounds.relative:g} "
+            f"relative of the trained one, received {report.max_absolute_error:g} and {relative:g}",
             where=f"parity case `{max(worst, key=lambda case: worst[case])}`",
             hint="nothing was written; the export does not compute what was trained",
         )

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from graphbox.deploy import DeployedEncoder, open_encoder
-from graphbox.export import ExportResult, export_encoder
+from graphbox.export import ExportResult, NewVersion, export_encoder
 from graphbox.models.sage import TwoTowerSAGE
 
 Float = npt.NDArray[np.float32]
@@ -69,9 +69,7 @@ def trained() -> RandomEncoder:
 def exported(trained: RandomEncoder, tmp_path_factory: pytest.TempPathFactory) -> ExportResult:
     path = tmp_path_factory.mktemp("models") / "sage" / "1"
     metrics = {"companion": {"recall@20": 0.4}}
-    return export_encoder(
-        trained, make_ids(), path, name="sage", version=1, task="companion", metrics=metrics
-    )
+    return export_encoder(trained, make_ids(), NewVersion(path, "sage", 1, "companion", metrics))
 
 
 @pytest.fixture(scope="session")

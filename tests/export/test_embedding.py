@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from graphbox.deploy import open_encoder
 from graphbox.errors import DataError, UsageError
-from graphbox.export import EmbeddingSource, export_embedding, export_embeddings
+from graphbox.export import EmbeddingSource, NewVersion, export_embedding, export_embeddings
 
 RANDOM = np.random.default_rng(0)
 
@@ -31,7 +31,7 @@ def _source(names: tuple[str, ...] = ("package", "tag")) -> EmbeddingSource:
 
 def test_embeddings_are_served_as_they_were_trained(tmp_path: Path) -> None:
     source = _source()
-    result = export_embedding(source, tmp_path / "1", name="vectors", version=1, task="section")
+    result = export_embedding(source, NewVersion(tmp_path / "1", "vectors", 1, "section"))
     assert result.parity is None
     assert (result.artifact.manifest.kind, result.artifact.manifest.onnx) == ("embedding", None)
     with open_encoder(tmp_path / "1") as model:
@@ -47,7 +47,7 @@ def test_embeddings_are_served_as_they_were_trained(tmp_path: Path) -> None:
 
 def test_node_types_of_any_script_have_tables(tmp_path: Path) -> None:
     source = _source(("软件包", "标签"))
-    artifact = export_embedding(source, tmp_path / "1", name="vectors", version=1, task="t").artifact
+    artifact = export_embedding(source, NewVersion(tmp_path / "1", "vectors", 1, "t")).artifact
     assert sorted(artifact.manifest.tables) == ["node_type_0", "node_type_1"]
     with open_encoder(tmp_path / "1") as model:
         np.testing.assert_array_equal(model.encode(["标签-3"], node_type="标签"), source.rows["标签"][3:4])

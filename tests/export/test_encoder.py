@@ -13,7 +13,14 @@ import torch
 
 from graphbox.deploy import DeployedEncoder
 from graphbox.errors import ConflictError, GateError
-from graphbox.export import ExportResult, PaddedBlockEncoder, export_encoder, group_relations
+from graphbox.export import (
+    ExportResult,
+    NewVersion,
+    PaddedBlockEncoder,
+    ParityBounds,
+    export_encoder,
+    group_relations,
+)
 from tests.export.conftest import COUNTS, DIM, RELATIONS, RandomEncoder, make_encoder, make_ids
 
 
@@ -132,7 +139,7 @@ def test_a_model_that_computes_something_else_is_refused_and_not_written(
 
     monkeypatch.setattr(PaddedBlockEncoder, "__init__", swapped)
     with pytest.raises(GateError, match=r"expected the exported model within 0\.0001 absolute"):
-        export_encoder(trained, make_ids(), models / "1", name="m", version=1, task="t")
+        export_encoder(trained, make_ids(), NewVersion(models / "1", "m", 1, "t"))
     assert list(models.iterdir()) == []
 
 
@@ -141,19 +148,15 @@ def test_a_bound_below_the_rounding_refuses(trained: RandomEncoder, models: Path
         export_encoder(
             trained,
             make_ids(),
-            models / "1",
-            name="m",
-            version=1,
-            task="t",
-            max_relative_error=1e-12,
-            parity_rows=40,
+            NewVersion(models / "1", "m", 1, "t"),
+            ParityBounds(rows=40, relative=1e-12),
         )
     assert list(models.iterdir()) == []
 
 
 def test_an_existing_version_is_left_alone(trained: RandomEncoder, exported: ExportResult) -> None:
     with pytest.raises(ConflictError, match="it exists already"):
-        export_encoder(trained, make_ids(), exported.artifact.path, name="sage", version=1, task="t")
+        export_encoder(trained, make_ids(), NewVersion(exported.artifact.path, "sage", 1, "t"))
 
 
 def test_nodes_without_any_neighbour_in_the_whole_graph(models: Path) -> None:
@@ -162,11 +165,8 @@ def test_nodes_without_any_neighbour_in_the_whole_graph(models: Path) -> None:
     result = export_encoder(
         replace(trained, neighbors=empty),
         make_ids(),
-        models / "1",
-        name="m",
-        version=1,
-        task="t",
-        parity_rows=50,
+        NewVersion(models / "1", "m", 1, "t"),
+        ParityBounds(rows=50),
     )
     assert result.parity is not None
     assert result.parity.max_absolute_error < 1e-6

@@ -14,7 +14,7 @@ from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
 
 if TYPE_CHECKING:
-    from graphbox.export import ExportResult
+    from graphbox.export import ExportResult, NewVersion, ParityBounds
     from graphbox.graph import Graph
     from graphbox.train import TrainedModel
     from graphbox.train.tasks import Split
@@ -54,6 +54,7 @@ def _export(
     folder: str,
 ) -> ExportResult:
     from graphbox.artifact import Lineage
+    from graphbox.export import NewVersion, ParityBounds
     from graphbox.train import evaluate_trained, load_trained
 
     trained = load_trained(context.run_path, export.model)
@@ -64,37 +65,22 @@ def _export(
             # Said of events as they went by, by a model that learnt on. What is served are its vectors.
             task, served = context.config.tasks[trained.task], replace(trained, link_scores=None)
             metrics[trained.task] = evaluate_trained(graph, split, task, served)
-    about: dict[str, Any] = {
-        "name": name,
-        "version": version,
-        "task": trained.task,
-        "metrics": metrics,
-        "lineage": Lineage(
-            run=context.run_id, graph=context.config.graph.name, steps=(f"train {export.model}", "export")
-        ),
-    }
-    bounds: dict[str, Any] = {
-        "max_absolute_error": export.max_absolute_error,
-        "max_relative_error": export.max_relative_error,
-    }
-    write = _export_vectors
+    lineage = Lineage(
+        run=context.run_id, graph=context.config.graph.name, steps=(f"train {export.model}", "export")
+    )
+    new = NewVersion(folder, name, version, trained.task, metrics, lineage)
+    bounds = ParityBounds(export.parity_rows, export.max_absolute_error, export.max_relative_error)
     if trained.click is not None:
-        write = _export_click
         table = context.config.graph.nodes.get(trained.node_type)  # None: a stored graph, taken as it is
-        about["list_separator"] = None if table is None else table.list_separator
-    elif trained.triples is not None:
-        write = _export_triples
-    return write(graph, split, trained, folder, about, bounds, export.parity_rows)
+        separator = None if table is None else table.list_separator
+        return _export_click(graph, split, trained, new, bounds, separator)
+    if trained.triples is not None:
+        return _export_triples(graph, split, trained, new, bounds)
+    return _export_vectors(graph, split, trained, new, bounds)
 
 
 def _export_vectors(
-    graph: Graph,
-    split: Split | None,
-    trained: TrainedModel,
-    folder: str,
-    about: dict[str, Any],
-    bounds: dict[str, Any],
-    parity_rows: int,
+    graph: Graph, split: Split | None, trained: TrainedModel, new: NewVersion, bounds: ParityBounds
 ) -> ExportResult:
     from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
     from graphbox.train import GraphView, LinkSplit
@@ -106,28 +92,27 @@ def _export_vectors(
     node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
     negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
     # What the finished model was given: everything but the test part.
-    about["links"] = links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives)
+    links = links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives)
+    new = replace(new, links=links)
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
         source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
         network = trained.network
         # Only a run file names code: a layer of one's own stays with its run.
-        has_own_layer = network is not None and ":" in network.config.layer
-        if network is not None and not has_own_layer:
-            about["network"] = partial(save_network, network)
-        return export_embedding(source, folder, **about)
+        if network is None or ":" in network.config.layer:
+            return export_embedding(source, new)
+        return export_embedding(source, new, network=partial(save_network, network))
     ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs}
-    return export_encoder(trained.encoder, ids, folder, parity_rows=parity_rows, **bounds, **about)
+    return export_encoder(trained.encoder, ids, new, bounds)
 
 
 def _export_click(
     graph: Graph,
     split: Split | None,
     trained: TrainedModel,
-    folder: str,
-    about: dict[str, Any],
-    bounds: dict[str, Any],
-    parity_rows: int,
+    new: NewVersion,
+    bounds: ParityBounds,
+    list_separator: str | None,
 ) -> ExportResult:
     from graphbox.export import export_click
     from graphbox.train import ClickSplit, GraphView
@@ -137,18 +122,14 @@ def _export_click(
         raise UsageError(f"expected a model of a task of kind click, received `{trained.name}`")
     view = GraphView(graph, split, "test")
     log = LogRows(view, split.node_type, trained.click.fields, split.is_in("test"), split.labels)
-    columns = log.some_columns(parity_rows)
-    return export_click(trained.click, columns, folder, node_type=trained.node_type, **bounds, **about)
+    columns = log.some_columns(bounds.rows)
+    return export_click(
+        trained.click, columns, new, bounds, node_type=trained.node_type, list_separator=list_separator
+    )
 
 
 def _export_triples(
-    graph: Graph,
-    split: Split | None,
-    trained: TrainedModel,
-    folder: str,
-    about: dict[str, Any],
-    bounds: dict[str, Any],
-    parity_rows: int,
+    graph: Graph, split: Split | None, trained: TrainedModel, new: NewVersion, bounds: ParityBounds
 ) -> ExportResult:
     import numpy as np
 
@@ -176,7 +157,7 @@ def _export_triples(
     )
     live = {node_type: LiveRows.of_graph(graph, node_type) for node_type in trained.embeddings}
     links = links_of_triples(np.concatenate([split.train, split.validation]), split.test, ends, live)
-    return export_knowledge_graph(source, folder, links=links, parity_rows=parity_rows, **bounds, **about)
+    return export_knowledge_graph(source, replace(new, links=links), bounds)
 
 
 def _reads(config: RunConfig) -> dict[str, Any]:
