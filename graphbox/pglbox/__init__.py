@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from graphbox.pglbox.convert import Conversion, Outcome, convert
-from graphbox.pglbox.keys import KEYS, Fate, key_table
+from graphbox.pglbox.keys import KEYS, Fate
 
-__all__ = ["KEYS", "Conversion", "Fate", "Outcome", "convert", "key_table"]
+__all__ = ["KEYS", "Conversion", "Fate", "Outcome", "convert"]
