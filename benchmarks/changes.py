@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from benchmarks.measure import Measurement, show
 from graphbox.graph import EdgeSource, Graph, GraphSource
-from graphbox.graph.compact import compact, compact_in_background
+from graphbox.graph.compact import compact, in_background
 from graphbox.graph.delta import append, remove
 from graphbox.native import thread_count
 from graphbox.sample import sample_neighbors
@@ -250,7 +250,7 @@ def appending_meanwhile(folder: Path, num_edges: int, *, as_json: bool) -> None:
 
     def append_while_compacting() -> int:
         append_some()
-        compaction = compact_in_background(graph.path)
+        compaction = in_background(lambda: compact(graph.path))
         count = 1
         while not compaction.done():
             append_some()

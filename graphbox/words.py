@@ -14,6 +14,17 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def byte_size(size: float | None) -> str:
+    """Return a number of bytes in decimal units: ``3.4 MB``; nothing for None."""
+    if size is None:
+        return ""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.95:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.0f} TB" if size >= 100 else f"{size:.1f} TB"
+
+
 def counted_bytes(size_bytes: int) -> str:
     """Return a number of bytes, and what that is in the unit in which budgets are given.
 

@@ -6,24 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from graphbox.words import byte_size
+
 if TYPE_CHECKING:
     from rich.table import Table
 
+__all__ = ["age", "byte_size", "count", "duration", "fitting_tables", "metric", "table"]
+
 _KILO = 1000.0
 _BETWEEN_COLUMNS = 3
-
-
-def byte_size(size: float | None) -> str:
-    """Return a number of bytes in decimal units: ``3.4 MB``."""
-    if size is None:
-        return ""
-    if size < _KILO:
-        return f"{size:.0f} B"
-    for unit in ("kB", "MB", "GB", "TB"):
-        size /= _KILO
-        if size < _KILO or unit == "TB":
-            return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
-    return ""
 
 
 def count(number: float) -> str:

@@ -6,7 +6,8 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -174,16 +175,8 @@ def check_array(path: Path, entry: Mapping[str, Any]) -> ArrayFile:
         FormatError: the file is missing, or is another one.
     """
     dtype, shape = _described(path, entry)
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError as error:
-        raise FormatError(
-            "expected the file that the manifest names, found none", where=str(path), hint=_HINT
-        ) from error
-    try:
+    with _opened(path) as descriptor:
         _check_open(descriptor, path, entry, dtype, shape)
-    finally:
-        os.close(descriptor)
     return ArrayFile(path, HEADER_BYTES, dtype, shape)
 
 
@@ -194,6 +187,17 @@ def map_array(path: str | Path, entry: Mapping[str, Any]) -> Array:
         FormatError: the file is missing, or is another one.
     """
     dtype, shape = _described(path, entry)
+    with _opened(path) as descriptor:
+        size = _check_open(descriptor, path, entry, dtype, shape)
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, dtype, math.prod(shape), HEADER_BYTES).reshape(shape)
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[int]:
+    """Yield a descriptor of a file that a manifest names."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError as error:
@@ -201,13 +205,9 @@ def map_array(path: str | Path, entry: Mapping[str, Any]) -> Array:
             "expected the file that the manifest names, found none", where=str(path), hint=_HINT
         ) from error
     try:
-        size = _check_open(descriptor, path, entry, dtype, shape)
-        if 0 in shape:
-            return np.empty(shape, dtype)
-        mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        yield descriptor
     finally:
         os.close(descriptor)
-    return np.frombuffer(mapped, dtype, math.prod(shape), HEADER_BYTES).reshape(shape)
 
 
 def _described(path: str | Path, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:

@@ -158,20 +158,13 @@ def compact_if_needed(path: Path, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -
         return None
 
 
-def compact_in_background(
-    path: Path, *, memory_bytes: int = DEFAULT_MEMORY_BYTES, lock_timeout_s: float = LOCK_TIMEOUT_S
-) -> Future[CompactReport]:
-    """Compact a graph in another thread of this process, which can go on changing it; see :func:`compact`.
+def in_background(work: Callable[[], Report]) -> Future[Report]:
+    """Start ``work``, a compaction, in a thread of its own, while this process goes on changing the graph.
 
     Returns:
-        What gives the report, or raises what :func:`compact` raised, when it is done. A process that ends
-        waits for it.
+        What gives the result, or raises what ``work`` raised, when it is done. A process that ends waits
+        for it.
     """
-    return in_background(lambda: compact(path, memory_bytes=memory_bytes, lock_timeout_s=lock_timeout_s))
-
-
-def in_background(work: Callable[[], Report]) -> Future[Report]:
-    """Start ``work`` in a thread of its own and return what gives its result."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="compact")
     try:
         return executor.submit(work)

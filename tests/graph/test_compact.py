@@ -15,7 +15,7 @@ import pytest
 
 from graphbox.errors import ConflictError, NotFoundError, TimeLimitError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
-from graphbox.graph.compact import MAX_CHANGES, CompactReport, compact, compact_in_background
+from graphbox.graph.compact import MAX_CHANGES, CompactReport, compact, in_background
 from graphbox.graph.delta import append, remove
 from graphbox.graph.format import graph_lock, read_manifest, remove_graph
 
@@ -192,7 +192,7 @@ def test_what_a_compaction_that_failed_or_was_killed_leaves_is_removed(path: Pat
     assert content(Graph.open(path)) == expected
     append(path, edges([5], [5]), compact="never")
     assert not (path / "compaction-000002").exists()
-    compact_in_background(path).result(60)
+    in_background(lambda: compact(path)).result(60)
     assert len(content(Graph.open(path))) == len(expected) + 1
 
 

@@ -231,7 +231,7 @@ def test_removed_edges_are_named_in_either_direction(path: Path) -> None:
     assert remove(path, edges={"bought": ([10], ["bob"])}).edges == {BUYS: 1}
     graph = Graph.open(path)
     assert graph.csc(BUYS).indices.tolist() == [2, 3, 0, 1]
-    assert graph.edge_positions(BUYS, [0, 1, 2]).tolist() == [-1, -1, 2]
+    assert graph.stable_edge_ids(BUYS, graph.csc(BUYS).ids_at(np.arange(4))).tolist() == [2, 3, 4, 5]
     with pytest.raises(UsageError, match="as many targets as the 1 sources, received 2"):
         remove(path, edges={BUYS: (["ann"], [10, 20])})
     with pytest.raises(NotFoundError, match="no edge type `eats`"):

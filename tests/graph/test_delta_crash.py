@@ -17,7 +17,7 @@ import pytest
 from graphbox.errors import TimeLimitError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.columns import Column
-from graphbox.graph.compact import compact, compact_in_background
+from graphbox.graph.compact import compact, in_background
 from graphbox.graph.delta import append
 from graphbox.graph.format import FolderWriter, read_manifest
 from graphbox.graph.tables import numbered_nodes
@@ -28,7 +28,7 @@ CHANGE_FOREVER = """
     import itertools, sys
     from pathlib import Path
     from graphbox.graph import EdgeSource, GraphSource, NodeSource
-    from graphbox.graph.compact import compact_in_background
+    from graphbox.graph.compact import compact, in_background
     from graphbox.graph.delta import append, remove
 
     path, first = Path(sys.argv[1]), int(sys.argv[2])
@@ -40,7 +40,7 @@ CHANGE_FOREVER = """
         elif step % 6 == 5:
             if compaction is not None:
                 compaction.result()
-            compaction = compact_in_background(path)  # the changes go on meanwhile
+            compaction = in_background(lambda: compact(path))  # the changes go on meanwhile
         else:
             nodes = NodeSource({"id": [200 + step], "x": [step]}, features={"x": "integer"})
             ends = {"source": [200 + step] * 50, "target": list(range(step, step + 50))}
@@ -207,7 +207,7 @@ def test_compaction_in_the_background_leaves_open_graphs_alone(tmp_path: Path) -
         compact="never",
     )
     before = Graph.open(path)
-    report = compact_in_background(path).result(60)
+    report = in_background(lambda: compact(path)).result(60)
     assert (report.changes, report.path) == (1, path)
     assert before.num_edges() == before.csc().num_edges == BASE_NODES + 1
     assert before.csc().edge_ids is not None

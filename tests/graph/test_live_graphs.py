@@ -405,11 +405,6 @@ def check_edges(graph: Graph, edge_type: EdgeType, edges: list[Edge]) -> None:
     ids = csc.ids_at(np.arange(csc.num_edges))
     stable = graph.stable_edge_ids(edge_type, ids)
     assert stable.tolist() == [edge.stable for edge in edges]
-    numbers = np.arange(-1, max((edge.stable for edge in edges), default=0) + 2)
-    by_stable = {edge.stable: int(its_id) for edge, its_id in zip(edges, ids.tolist(), strict=True)}
-    assert graph.edge_positions(edge_type, numbers).tolist() == [
-        by_stable.get(n, -1) for n in numbers.tolist()
-    ]
     csr = graph.csr(edge_type)
     assert sorted(csr.edge_ids.tolist()) == sorted(ids.tolist())
     by_id = {int(its_id): edge for edge, its_id in zip(edges, ids.tolist(), strict=True)}
@@ -434,8 +429,8 @@ def check_reverse(graph: Graph, by_id: dict[int, Edge]) -> None:
     csc, csr = graph.csc(BOUGHT), graph.csr(BOUGHT)
     item, user = csc.coo()
     ids = csc.ids_at(np.arange(csc.num_edges))
-    forward = graph.edge_positions(BUYS, graph.stable_edge_ids(BOUGHT, ids))
-    edges = [by_id[i] for i in forward.tolist()]
+    by_stable = dict(zip(graph.stable_edge_ids(BUYS, list(by_id)).tolist(), by_id.values(), strict=True))
+    edges = [by_stable[number] for number in graph.stable_edge_ids(BOUGHT, ids).tolist()]
     assert [(edge.target, edge.source) for edge in edges] == list(
         zip(item.tolist(), user.tolist(), strict=True)
     )
@@ -444,7 +439,6 @@ def check_reverse(graph: Graph, by_id: dict[int, Edge]) -> None:
     devices = graph.edge_feature(BOUGHT, "device")[ids]
     categories = graph.edge_features(BOUGHT)["device"].categories
     assert decoded(devices, "categorical", categories) == [edge.device for edge in edges]
-    assert graph.edge_positions(BOUGHT, graph.stable_edge_ids(BOUGHT, ids)).tolist() == ids.tolist()
     assert sorted(csr.edge_ids.tolist()) == sorted(ids.tolist())
 
 

@@ -12,7 +12,7 @@ from graphbox.graph.describe.description import (
     NodeTypeDescription,
 )
 from graphbox.graph.source import STORED_AGAIN
-from graphbox.words import counted
+from graphbox.words import byte_size, counted
 
 
 def headline(description: Description, separator: str) -> str:
@@ -94,14 +94,4 @@ def short_count(count: float) -> str:
                 f"{count:.1f}{unit}" if unit and count < 9.95 and count % 1 >= 0.05 else f"{count:.0f}{unit}"
             )
         count /= 1000
-    return ""
-
-
-def byte_size(size_bytes: int) -> str:
-    """Return a number of bytes in decimal units: ``3.4 MB``."""
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.95 or unit == "TB":
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1000
     return ""

@@ -4,52 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
-from graphbox.graph.source.formats import FileOptions
-from graphbox.graph.source.location import InputFile
-from graphbox.graph.source.read_ahead import read_ahead
-from graphbox.graph.source.record_batches import bounded_batches
-from graphbox.graph.source.table import Batch, Table, check_columns
+from graphbox.graph.source.record_batches import FileWithSchema, bounded_batches
+from graphbox.graph.source.table import Batch
 
 _FILE_MAGIC = b"ARROW1"
 
 
-class ArrowFileTable(Table):
+class ArrowFileTable(FileWithSchema):
     """One Arrow IPC file or stream, told apart by how it starts.
 
     A local file is mapped and read in pieces of a record batch. A compressed record batch, or one that is
     not in a local file, is in memory whole while it is read.
     """
 
-    def __init__(self, file: InputFile, options: FileOptions) -> None:
-        del options  # nothing to choose
-        self._file = file
-        self.name = file.name
-        self.size_bytes = file.size_bytes
-        self._known_schema: pa.Schema | None = None
-
-    def column_names(self) -> tuple[str, ...]:
-        """Return the names of the columns, in order."""
-        return tuple(self._schema().names)
-
-    def column_types(self) -> Mapping[str, pa.DataType]:
-        """Return the types of the columns."""
-        return {field.name: field.type for field in self._schema()}
-
-    def _schema(self) -> pa.Schema:
-        if self._known_schema is None:
-            with self._readable(), self._file.open() as stream:
-                self._known_schema = _open_reader(stream, None).schema
-        return self._known_schema
-
-    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
-        wanted = check_columns(self.name, columns, self.column_names())
-        return read_ahead(self._read(wanted, batch_bytes), depth=1)
+    def _read_schema(self) -> pa.Schema:
+        with self._readable(), self._file.open() as stream:
+            return _open_reader(stream, None).schema
 
     def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]:
         mapped = self._file.map()

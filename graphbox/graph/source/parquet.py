@@ -8,47 +8,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphbox.errors import GraphboxError
-from graphbox.graph.source.formats import FileOptions
-from graphbox.graph.source.location import InputFile
-from graphbox.graph.source.read_ahead import read_ahead
-from graphbox.graph.source.record_batches import bounded_batches
-from graphbox.graph.source.table import Batch, Table, check_columns, plain_column
+from graphbox.graph.source.record_batches import FileWithSchema, bounded_batches
+from graphbox.graph.source.table import Batch, check_columns, plain_column
 
 _MOST_ROWS = 1 << 17
 _STREAM_BUFFER_BYTES = 1 << 20
 
 
-class ParquetTable(Table):
+class ParquetTable(FileWithSchema):
     """One Parquet file. A row group larger than a batch is read page by page."""
 
-    def __init__(self, file: InputFile, options: FileOptions) -> None:
-        del options  # nothing to choose
-        self._file = file
-        self.name = file.name
-        self.size_bytes = file.size_bytes
-        self._known_schema: pa.Schema | None = None
-
-    def column_names(self) -> tuple[str, ...]:
-        """Return the names of the columns, in order."""
-        return tuple(self._schema().names)
-
-    def column_types(self) -> Mapping[str, pa.DataType]:
-        """Return the types of the columns."""
-        return {field.name: field.type for field in self._schema()}
-
-    def _schema(self) -> pa.Schema:
-        if self._known_schema is None:
-            try:
-                with self._file.open() as stream:
-                    self._known_schema = pq.read_schema(stream)
-            except (pa.ArrowException, OSError) as error:
-                raise self._damaged(error) from None
-        return self._known_schema
-
-    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
-        wanted = check_columns(self.name, columns, self.column_names())
-        return read_ahead(self._read(wanted, batch_bytes), depth=1)
+    def _read_schema(self) -> pa.Schema:
+        try:
+            with self._file.open() as stream:
+                return pq.read_schema(stream)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
 
     def blocks(
         self, columns: Sequence[str], places: Sequence[float], *, block_bytes: int

@@ -1,16 +1,55 @@
-"""From Arrow record batches of any size to batches of bounded size."""
+"""Files of Arrow record batches of any size, read as batches of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphbox.graph.source.table import Batch, plain_column
+from graphbox.graph.source.formats import FileOptions
+from graphbox.graph.source.location import InputFile
+from graphbox.graph.source.read_ahead import read_ahead
+from graphbox.graph.source.table import Batch, Table, check_columns, plain_column
 
 _ENOUGH = 4
 """A quarter of a batch is not joined with what follows: that would copy more than it saves."""
+
+
+class FileWithSchema(Table):
+    """One file that says the names and types of its columns."""
+
+    def __init__(self, file: InputFile, options: FileOptions) -> None:
+        del options  # nothing to choose
+        self._file = file
+        self.name = file.name
+        self.size_bytes = file.size_bytes
+        self._known_schema: pa.Schema | None = None
+
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return tuple(self._schema().names)
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of the columns."""
+        return {field.name: field.type for field in self._schema()}
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        return read_ahead(self._read(wanted, batch_bytes), depth=1)
+
+    def _schema(self) -> pa.Schema:
+        if self._known_schema is None:
+            self._known_schema = self._read_schema()
+        return self._known_schema
+
+    @abstractmethod
+    def _read_schema(self) -> pa.Schema: ...
+
+    @abstractmethod
+    def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]: ...
 
 
 def bounded_batches(
