@@ -439,7 +439,6 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "count_remaining": lambda world: {"known_positives": world.rows(), "num_items": world.num_nodes},
     "gather_rows": _gather,
     "hash_strings": _parse("int64"),
-    "order_pass": lambda world: {"index": world.nodes(), "limit": world.num_nodes, "part_requests": 7},
     "parse_booleans": _parse("uint8"),
     "parse_integers": _parse("int64"),
     "parse_numbers": _parse("float32"),
@@ -457,11 +456,6 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "row_degrees": lambda world: {"rows": world.rows()},
     "sample_neighbors": _sample,
     "skip_gram_pairs": lambda world: {"walks": world.nodes(42).reshape(6, 7)},
-    "skip_gram_pairs_into": lambda world: {
-        "walks": world.nodes(42).reshape(6, 7),
-        "centers": np.zeros(600, np.int64),
-        "contexts": np.zeros(600, np.int64),
-    },
     "take_strings": lambda world: dict(zip(("offsets", "text"), world.strings(), strict=True)),
 }
 """Sound arguments of functions, by name; those that are not named are made by their type."""

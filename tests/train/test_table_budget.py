@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.config import MemoryConfig
+from graphbox.config import DeepWalkConfig, MemoryConfig
 from graphbox.errors import DoesNotFitError
+from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
 from graphbox.table.least_budget import least_budget_bytes
+from graphbox.train import fit
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.plan.footprint import TableRows
 from graphbox.train.plan.table_budget import least_budget
@@ -54,3 +56,22 @@ def test_tables_share_their_least_budget(tmp_path: Path, rows: dict[str, int]) -
         TrainingMemory(MemoryConfig(tables=less), tmp_path / "less").new_tables(
             rows, 16, "rowwise_adagrad", 0.1, **options
         )
+
+
+def test_nodes_without_edges_take_no_place_in_the_index_of_walks(tmp_path: Path) -> None:
+    joined, isolated = np.arange(50), 1_000_000
+    graph = Graph.from_coo(joined, np.roll(joined, 1), num_nodes=50 + isolated)
+    budget = 2 * least_budget_bytes(8, "rowwise_adagrad", 2_000, 2_000)
+    assert budget < 2 * least_budget_bytes(8, "rowwise_adagrad", 50 + isolated, 0)
+    settings = {"kind": "deepwalk", "dim": 8, "epochs": 1, "walks_per_node": 1, "walk_length": 4, "window": 2}
+    model = fit(
+        graph,
+        None,
+        name="walks",
+        config=DeepWalkConfig.model_validate(settings),
+        task=None,
+        run_folder=tmp_path,
+        seed=0,
+        memory=MemoryConfig(tables=budget),
+    )
+    assert model.embeddings["node"].shape == (50 + isolated, 8)

@@ -338,9 +338,17 @@ void add_table(nb::module_& module) {
            "The checkpoint did not become whole: the next one is to have its changes too.")
       .def("reserve", &Table::reserve, nb::arg("rows"), nb::call_guard<ReleasedGil>(),
            "Make room for that many more rows.")
-      .def("least_memory_bytes", &Table::least_memory_bytes, nb::arg("keys"), nb::arg("batch_rows"),
-           nb::call_guard<ReleasedGil>(),
-           "The least budget of a table with rows on SSD, of so many keys and rows of a batch.")
+      .def(
+          "least_memory_bytes",
+          [](const Table& self, std::uint64_t keys, std::uint64_t batch_rows) {
+            if (!self.has_tier()) {
+              throw Error(ErrorKind::kUsage, "expected a table with rows on SSD, this one has no folder", "table");
+            }
+            const ReleasedGil release;
+            return self.least_memory_bytes(keys, batch_rows);
+          },
+          nb::arg("keys"), nb::arg("batch_rows"),
+          "The least budget of a table with rows on SSD, of so many keys and rows of a batch.")
       .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
            nb::arg("shard"), nb::arg("threads"), nb::call_guard<ReleasedGil>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
       .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
