@@ -269,15 +269,13 @@ def budgeted(files: ListFiles, rows_file: ArrayFile, sizes: Sizes, *, as_json: b
         rows.rows(index, out=out)
 
     def row_pass(index: Int64Array) -> None:
-        for _ in rows.pass_reads(index):
-            pass
+        rows.read(index, whole_pass=True)
 
     def list_batch(index: Int64Array) -> None:
         lists.lists(index)
 
     def list_pass(index: Int64Array) -> None:
-        for _ in lists.pass_reads(index):
-            pass
+        lists.read(index, ("indices",), whole_pass=True)
 
     row_paths, list_paths = [rows_file.path], [files.offsets.path, files.items["indices"].path]
     batch, whole = sizes.batch_requests, sizes.pass_requests
@@ -343,10 +341,8 @@ def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
     options = TierOptions(depth=DEPTH, threads=1)
     rows = Rows(file, budget_bytes=2 * sizes.warm_bytes, options=options)
     lists = open_lists({0: files}, budget_bytes=2 * sizes.warm_bytes, options=options)[0]
-    for _ in rows.pass_reads(np.arange(rows.num_rows)):
-        pass
-    for _ in lists.pass_reads(np.arange(lists.num_lists)):
-        pass
+    rows.rows(np.arange(rows.num_rows))
+    lists.lists(np.arange(lists.num_lists))
     array = np.fromfile(file.path, file.dtype, offset=file.offset).reshape(file.shape)
     indices = np.fromfile(files.items["indices"].path, np.int32, offset=HEADER_BYTES)
     count = sizes.batch_requests

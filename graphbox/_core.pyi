@@ -262,9 +262,6 @@ def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, Non
     [paths, width] or None, whether windows are drawn, and shares to keep or None.
     """
 
-def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
-    """The same into arrays of the caller; returns the number of pairs."""
-
 def walk_pairs(plan: WalkPlan, walkers: Walkers, arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
     """The pairs of random_walks(), which are held only meanwhile."""
 
@@ -406,11 +403,6 @@ class TraceCache:
 
 def gather_rows(table: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_bytes: int, rows: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], threads: int) -> None:
     """Rows of the table uint8[rows * row bytes] into uint8[n * row bytes]."""
-
-def order_pass(index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, part_requests: int, threads: int) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')], list[int]]:
-    """
-    Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.
-    """
 
 def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
     """
@@ -710,7 +702,9 @@ class Table:
         """Make room for that many more rows."""
 
     def least_memory_bytes(self, keys: int, batch_rows: int) -> int:
-        """The least budget of a table with rows on SSD, of so many keys and rows of a batch."""
+        """
+        The least budget of a table with rows on SSD, of so many keys and rows of a batch.
+        """
 
     def load_checkpoint(self, folder: str, parts: Sequence[CheckpointPart], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
         """Put the rows of a checkpoint's parts, or of a shard, into the table."""

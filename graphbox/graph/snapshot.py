@@ -179,17 +179,6 @@ class LiveEdgeTable(OwnEdges):
         stable[in_base] = self.base.stable_ids(edge_ids[in_base])
         return stable
 
-    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
-        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
-        base_stable = 0 if self.base is None else self.base.num_stable
-        found = stable_ids - base_stable + self.num_base_edges
-        found[(stable_ids < 0) | (stable_ids >= self.num_stable)] = -1
-        in_base = (stable_ids >= 0) & (stable_ids < base_stable)
-        if self.base is not None:
-            found[in_base] = self.base.ids_of_stable(stable_ids[in_base])
-        found[_is_in(found, self.removed)] = -1
-        return found
-
     # Columns by edge id
 
     @property

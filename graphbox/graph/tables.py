@@ -129,10 +129,6 @@ class Edges(ABC):
     def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
         """Return the numbers that the edges keep through compaction, int64 [n]."""
 
-    @abstractmethod
-    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
-        """Return the ids of the edges that have these numbers, int64 [n], -1 where there is no such edge."""
-
 
 class OwnEdges(Edges):
     """Edges that are held as they are, and not derived from those of another type.
@@ -277,22 +273,6 @@ class EdgeTable(OwnEdges):
         """Return the numbers that the edges keep through compaction."""
         return edge_ids if self.stable is None else self.stable[edge_ids]
 
-    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
-        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
-        if self.stable is None:
-            return np.where((stable_ids >= 0) & (stable_ids < self.num_edges), stable_ids, -1)
-        if not self.num_edges:
-            return np.full(len(stable_ids), -1, np.int64)
-        position = np.minimum(
-            np.searchsorted(self.stable, stable_ids, sorter=self._by_stable), self.num_edges - 1
-        )
-        found = self._by_stable[position]
-        return np.where(self.stable[found] == stable_ids, found, -1)
-
-    @cached_property
-    def _by_stable(self) -> Int64Array:
-        return np.argsort(self.stable if self.stable is not None else np.zeros(0, np.int64))
-
 
 class ReverseEdgeTable(Edges):
     """The edges of another table turned around; arrays are derived from its own when first used.
@@ -362,11 +342,6 @@ class ReverseEdgeTable(Edges):
     def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
         """Return the numbers that the edges keep through compaction: the forward table's."""
         return self._forward.stable_ids(self._forward_id[edge_ids])
-
-    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
-        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
-        found = self._forward.ids_of_stable(stable_ids)
-        return np.where(found < 0, -1, self.own_ids[found]) if self.num_edge_ids else found
 
 
 def columns_of(parts: Iterable[object]) -> tuple[Literal["weight", "timestamp"], ...]:

@@ -6,12 +6,8 @@ with many requests in flight, and what is wanted often stays in memory under a b
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -25,11 +21,6 @@ from graphbox.native import Int64Array, integer_array, thread_count
 
 Array: TypeAlias = npt.NDArray[Any]
 Backend = Literal["auto", "io_uring", "threads"]
-Part = TypeVar("Part")
-
-PART_BYTES = 32 << 20
-MOST_PART_REQUESTS = 1 << 17
-_PARTS_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -148,32 +139,6 @@ class Rows:
             DataError: the disk does not give the bytes.
         """
         return self.read(integer_array(index, "index"), out)
-
-    def pass_reads(
-        self, index: npt.ArrayLike, *, part_bytes: int = PART_BYTES
-    ) -> Iterator[tuple[Int64Array, Array]]:
-        """Give all rows of a pass in parts, in the order of the disk.
-
-        Each row is read once, neighbours together in large reads; the next parts are read while the caller
-        works on one. Rows wanted once do not drive out of memory what is used often.
-
-        Args:
-            index: row numbers [n], repeated ones too.
-            part_bytes: about how many bytes of rows to give at a time; up to three such parts are held.
-
-        Yields:
-            (positions int64 [k] in the index, rows [k, *row_shape]).
-
-        Raises:
-            UsageError: a row number is out of range; the first is named.
-        """
-        chosen = integer_array(index, "index")
-        part_requests = requests_of_part(part_bytes, self._row_bytes)
-
-        def read(positions: Int64Array) -> tuple[Int64Array, Array]:
-            return positions, self.read(chosen[positions], whole_pass=True)
-
-        return parts_ahead(pass_parts(chosen, self.num_rows, part_requests, self._threads), read)
 
     def read(
         self,
@@ -339,31 +304,6 @@ class Lists:
         self._store.read_rows(self._items[name], index, out.view(np.uint8), whole_pass, self._threads)
         return out
 
-    def pass_reads(
-        self, index: npt.ArrayLike, *, part_requests: int = MOST_PART_REQUESTS
-    ) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
-        """Give all lists of a pass in parts, in the order of the disk.
-
-        Args:
-            index: list numbers [n], repeated ones too.
-            part_requests: about how many lists to give at a time.
-
-        Yields:
-            (positions int64 [k] in the index, offsets int64 [k + 1], items).
-
-        Raises:
-            UsageError: a list number is out of range; the first is named.
-        """
-        chosen = integer_array(index, "index")
-        first = next(iter(self._items))
-
-        def read(positions: Int64Array) -> tuple[Int64Array, Int64Array, Array]:
-            part = self._read(chosen[positions], (first,), whole_pass=True)
-            return positions, part.offsets, part.items[first]
-
-        parts = pass_parts(chosen, self.num_lists, min(part_requests, MOST_PART_REQUESTS), self._threads)
-        return parts_ahead(parts, read)
-
     def _read(
         self, index: Int64Array, names: Sequence[str], *, bounds: Int64Array | None = None, whole_pass: bool
     ) -> ReadLists:
@@ -479,32 +419,3 @@ def _stats(store: _core.Store) -> TierStats:
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return memory to read into: huge pages that are used again, which costs far less than fresh memory."""
     return _core.pooled_bytes(dtype.itemsize * math.prod(shape)).view(dtype).reshape(shape)
-
-
-def requests_of_part(part_bytes: int, row_bytes: int) -> int:
-    """Return how many rows to read at a time, so that they take about ``part_bytes``."""
-    if part_bytes < 1:
-        raise UsageError(f"expected 1 byte or more, received {part_bytes}", where="part_bytes")
-    return max(1, min(part_bytes // max(row_bytes, 1), MOST_PART_REQUESTS))
-
-
-def pass_parts(
-    index: Int64Array, limit: int, part_requests: int, threads: int | None = None
-) -> list[npt.NDArray[np.uint32]]:
-    """Return the positions of each part of a pass: views of one array."""
-    positions, bounds = _core.order_pass(index, limit, part_requests, thread_count(threads))
-    return [positions[begin:end] for begin, end in itertools.pairwise(bounds)]
-
-
-def parts_ahead(parts: Sequence[Array], read: Callable[[Int64Array], Part]) -> Iterator[Part]:
-    """Give what ``read`` returns for each part, reading the next ones meanwhile."""
-    reading: collections.deque[Future[Part]] = collections.deque()
-    with contextlib.ExitStack() as held:
-        executor = held.enter_context(ThreadPoolExecutor(_PARTS_AHEAD, thread_name_prefix="graphbox-pass"))
-        held.callback(lambda: [future.cancel() for future in reading])
-        for part in parts:
-            reading.append(executor.submit(lambda each: read(each.astype(np.int64)), part))
-            if len(reading) > _PARTS_AHEAD:
-                yield reading.popleft().result()
-        while reading:
-            yield reading.popleft().result()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import NotFoundError, UsageError
+from graphbox.errors import NotFoundError
 from graphbox.graph.adjacency import ragged
 from graphbox.graph.schema import Int64Array
 from graphbox.graph.snapshot import Direction, LiveEdgeTable
@@ -18,23 +18,6 @@ from graphbox.graph.tier import Lists
 
 Array = npt.NDArray[Any]
 Payload = Literal["weight", "timestamp"]
-
-
-@dataclass(frozen=True, eq=False)
-class NeighborLists:
-    """Neighbours of some nodes.
-
-    Attributes:
-        offsets: int64 [n + 1]; those of the i-th node are ``nodes[offsets[i]:offsets[i + 1]]``.
-        nodes: integers, node indices of the neighbours.
-        edge_ids: int64, the id of each edge.
-        payload: weights and timestamps that were asked for, by name.
-    """
-
-    offsets: Int64Array
-    nodes: Array
-    edge_ids: Int64Array
-    payload: Mapping[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +44,18 @@ class TieredEdges:
         """Number of positions in the base's lists."""
         return 0 if self.lists is None else self.lists.num_items
 
-    def read(self, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool) -> NeighborLists:
-        """Return the neighbours of some nodes.
+    def neighbor_lists(self, nodes: Int64Array) -> tuple[Int64Array, Array]:
+        """Return the neighbours of nodes: offsets int64 [n + 1], and integers, those of one node ascending.
 
         Args:
-            index: node indices [n], in range, repeated ones too.
-            payload: what else to read.
-            whole_pass: what is used often is not driven out of memory by what is read.
+            nodes: node indices [n], in range, repeated ones too.
         """
-        if self.lists is None:
-            return _only_overlay(self.overlay, index, payload, backwards=self.backwards)
-        if self.overlay is None:
-            return _from_files(self.lists, self.by_id, index, payload, whole_pass=whole_pass)
-        return _with_overlay(self.lists, self.by_id, self.overlay, index, payload, whole_pass=whole_pass)
+        bounds = self.bounds(nodes)
+        lengths = bounds[:, 1] - bounds[:, 0]
+        has_edges = lengths > 0
+        columns = self.columns_between(nodes[has_edges], bounds[has_edges], ())
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return offsets, columns.get("indices", np.zeros(0, np.int64))
 
     def bounds(self, nodes: Int64Array) -> Int64Array:
         """Return the positions at which the lists of nodes begin and end: int64 [n, 2].
@@ -207,14 +189,6 @@ class EdgeOverlay:
         found[inside] = self.rows[place[inside]] == index[inside]
         return found | (index >= self.base_rows), np.where(found, place, -1)
 
-    def take(self, places: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the offsets of the lists at ``places``, and the positions of their items here."""
-        known = places >= 0
-        starts = np.where(known, self.offsets[np.where(known, places, 0)], 0)
-        ends = np.where(known, self.offsets[np.where(known, places, -1) + 1], 0)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ends - starts)])
-        return offsets, ragged(starts, ends - starts)
-
     def bounds(self, places: Int64Array) -> Int64Array:
         """Return where the lists at ``places`` (-1: without edges) begin and end here: int64 [n, 2]."""
         known = places >= 0
@@ -227,10 +201,6 @@ class EdgeOverlay:
         table = self._table
         first = table.base.csc if table.base is not None else next(iter(table.changes), None)
         return getattr(first, name, None) is not None
-
-    def payload(self, name: Payload, positions: Int64Array) -> Array:
-        """Return the weights or timestamps of edges at these positions."""
-        return self.all(name)[positions]
 
     def all(self, name: Payload) -> Array:
         """Return the weights or timestamps of all edges here, in their order."""
@@ -257,7 +227,16 @@ class EdgeOverlay:
 def _columns(
     lists: Lists, by_id: Lists | None, index: Int64Array, bounds: Int64Array, payload: Sequence[Payload]
 ) -> dict[str, Array]:
-    """Read lists of the base whose bounds are known; see :func:`_from_files`."""
+    """Read lists of the base whose bounds are known.
+
+    Args:
+        lists: in- or out-neighbours.
+        by_id: None; or what has weights and timestamps in the order of edge ids, if ``lists`` shall be the
+            in-neighbours of the reverse edge type.
+        index: of which nodes.
+        bounds: of their lists.
+        payload: what else to read.
+    """
     if by_id is None:
         return dict(lists.read(index, ("indices", *payload), bounds=bounds, whole_pass=True).items)
     read = lists.read(index, ("indices", *(["edge_ids"] if payload else [])), bounds=bounds, whole_pass=True)
@@ -265,68 +244,6 @@ def _columns(
     for name in payload:
         columns[name] = by_id.items_at(name, read.items["edge_ids"], whole_pass=True)
     return columns
-
-
-def _from_files(
-    lists: Lists, by_id: Lists | None, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
-) -> NeighborLists:
-    """Read lists of the base.
-
-    Args:
-        lists: in- or out-neighbours.
-        by_id: None; or what has weights and timestamps in the order of edge ids, if ``lists`` shall be the
-            in-neighbours of the reverse edge type.
-        index: of which nodes.
-        payload: what else to read.
-        whole_pass: what is used often is not driven out of memory by what is read.
-    """
-    ids = ("edge_ids",) if "edge_ids" in lists.names else ()
-    if by_id is None:
-        read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
-        edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
-        columns: dict[str, Array] = {name: read.items[name] for name in payload}
-    else:
-        read = lists.read(index, ("indices", *(ids if payload else ())), whole_pass=whole_pass)
-        edge_ids = read.positions()
-        columns = {
-            name: by_id.items_at(name, read.items["edge_ids"], whole_pass=whole_pass) for name in payload
-        }
-    return NeighborLists(read.offsets, read.items["indices"], edge_ids, columns)
-
-
-def _only_overlay(
-    overlay: EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload], *, backwards: bool
-) -> NeighborLists:
-    if overlay is None:
-        raise UsageError("expected edges on disk or in changes, received neither")
-    offsets, positions = overlay.take(overlay.find(index)[1])
-    return NeighborLists(
-        offsets,
-        overlay.indices[positions],
-        (overlay.positions if backwards else overlay.edge_ids)[positions],
-        {name: overlay.payload(name, positions) for name in payload},
-    )
-
-
-def _with_overlay(
-    lists: Lists,
-    by_id: Lists | None,
-    overlay: EdgeOverlay,
-    index: Int64Array,
-    payload: Sequence[Payload],
-    *,
-    whole_pass: bool,
-) -> NeighborLists:
-    changed, places = overlay.find(index)
-    base = _from_files(lists, by_id, index[~changed], payload, whole_pass=whole_pass)
-    if not changed.any():
-        return base
-    offsets, positions = overlay.take(places[changed])
-    ids = overlay.edge_ids if by_id is None else overlay.positions
-    pairs = [(overlay.indices[positions], base.nodes), (ids[positions], base.edge_ids)]
-    pairs += [(overlay.payload(name, positions), base.payload[name]) for name in payload]
-    merged, nodes, edge_ids, *rest = interleaved(changed, offsets, base.offsets, pairs)
-    return NeighborLists(merged, nodes, edge_ids, dict(zip(payload, rest, strict=True)))
 
 
 def interleaved(

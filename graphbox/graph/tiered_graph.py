@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -18,26 +18,19 @@ from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
 from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import OwnEdges
 from graphbox.graph.tier import (
-    MOST_PART_REQUESTS,
-    PART_BYTES,
     ListFiles,
     Lists,
     Rows,
     TierOptions,
     TierStats,
     open_lists,
-    parts_ahead,
-    pass_parts,
-    requests_of_part,
 )
-from graphbox.graph.tiered_edges import EdgeOverlay, NeighborLists, Payload, TieredEdges, interleaved
+from graphbox.graph.tiered_edges import EdgeOverlay, TieredEdges, interleaved
 from graphbox.native import integer_array
 from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
-
-__all__ = ["DEFAULT_PASS_BYTES", "NeighborLists", "TieredGraph"]
 
 Array = npt.NDArray[Any]
 DEFAULT_PASS_BYTES = 256 << 20
@@ -181,82 +174,6 @@ class TieredGraph:
 
     # Edges
 
-    def in_neighbors(
-        self, edge_type: EdgeType | str, nodes: npt.ArrayLike, *, payload: Sequence[Payload] = ()
-    ) -> NeighborLists:
-        """Return the in-neighbours of nodes, ascending, as :meth:`Graph.csc` has them.
-
-        Args:
-            edge_type: the edge type; a reverse one if the CSR of the other is kept on disk.
-            nodes: node indices [n] of the target type, repeated ones too.
-            payload: what else of the edges to read: ``weight``, ``timestamp``.
-
-        Raises:
-            UsageError: a node index is out of range.
-            NotFoundError: no such edge type, its edges have no such payload, or it is a reverse one and the
-                CSR of the other is not on disk.
-            FormatError: a file was truncated meanwhile or is damaged.
-            DataError: the disk does not give the bytes.
-        """
-        return self._neighbors(edge_type, "in", integer_array(nodes, "nodes"), payload)
-
-    def pass_in_neighbors(
-        self, edge_type: EdgeType | str, nodes: npt.ArrayLike, *, payload: Sequence[Payload] = ()
-    ) -> Iterator[tuple[Int64Array, NeighborLists]]:
-        """Give the in-neighbours of all nodes of a pass in parts, in the order of the disk.
-
-        The next parts are read while the caller works on one; what is wanted once does not drive out of
-        memory what is used often.
-
-        Args:
-            edge_type: as of :meth:`in_neighbors`.
-            nodes: node indices [n] of the target type, repeated ones too.
-            payload: what else of the edges to read: ``weight``, ``timestamp``.
-
-        Yields:
-            (positions int64 [k] in ``nodes``, their neighbours).
-
-        Raises:
-            UsageError, NotFoundError, FormatError, DataError: as :meth:`in_neighbors` does.
-        """
-        index = integer_array(nodes, "nodes")
-        num_nodes = self._graph.num_nodes(self._graph.edge_type(edge_type)[2])
-
-        def read(positions: Int64Array) -> tuple[Int64Array, NeighborLists]:
-            part = self._neighbors(edge_type, "in", index[positions], payload, whole_pass=True)
-            return positions, part
-
-        return parts_ahead(pass_parts(index, num_nodes, MOST_PART_REQUESTS, self._options.threads), read)
-
-    def out_neighbors(self, edge_type: EdgeType | str, nodes: npt.ArrayLike) -> NeighborLists:
-        """Return the out-neighbours of nodes, ascending, as :meth:`Graph.csr` has them.
-
-        Args:
-            edge_type: an edge type whose CSR is kept on disk.
-            nodes: node indices [n] of the source type, repeated ones too.
-
-        Raises:
-            UsageError: a node index is out of range, or the edge type is a reverse one.
-            NotFoundError: no such edge type, or its CSR is not on disk.
-            FormatError: a file was truncated meanwhile or is damaged.
-            DataError: the disk does not give the bytes.
-        """
-        return self._neighbors(edge_type, "out", integer_array(nodes, "nodes"), ())
-
-    def _neighbors(
-        self,
-        edge_type: EdgeType | str,
-        direction: Direction,
-        index: Int64Array,
-        payload: Sequence[Payload],
-        *,
-        whole_pass: bool = False,
-    ) -> NeighborLists:
-        edges = self.edges(edge_type, direction)
-        node_type = self._graph.edge_type(edge_type)[2 if direction == "in" else 0]
-        _check_range(index, self._graph.num_nodes(node_type), node_type)
-        return edges.read(index, payload, whole_pass=whole_pass)
-
     def edges(self, edge_type: EdgeType | str, direction: Direction = "in") -> TieredEdges:
         """Return the neighbours of an edge type, to be read edge by edge, as samplers do.
 
@@ -319,37 +236,6 @@ class TieredGraph:
             DataError: the disk does not give the bytes.
         """
         return self._feature_rows(node_type, name, integer_array(nodes, "nodes"), out)
-
-    def pass_feature_rows(
-        self, node_type: str, name: str, nodes: npt.ArrayLike, *, part_bytes: int = PART_BYTES
-    ) -> Iterator[tuple[Int64Array, Array]]:
-        """Give the rows of all nodes of a pass in parts, in the order of the disk.
-
-        The next parts are read while the caller works on one; rows wanted once do not drive out of memory
-        what is used often.
-
-        Args:
-            node_type: the node type.
-            name: a feature of any kind but slots.
-            nodes: node indices [n], repeated ones too.
-            part_bytes: about how many bytes of rows to give at a time; up to three such parts are held.
-
-        Yields:
-            (positions int64 [k] in ``nodes``, rows [k, ...]).
-
-        Raises:
-            NotFoundError, UsageError, FormatError, DataError: as :meth:`feature_rows` does.
-        """
-        index = integer_array(nodes, "nodes")
-        row_bytes = self._feature_rows(node_type, name, index[:0], None).strides[0]
-
-        def read(positions: Int64Array) -> tuple[Int64Array, Array]:
-            return positions, self._feature_rows(node_type, name, index[positions], None, whole_pass=True)
-
-        part_requests = requests_of_part(part_bytes, row_bytes)
-        return parts_ahead(
-            pass_parts(index, self._graph.num_nodes(node_type), part_requests, self._options.threads), read
-        )
 
     def read_feature_rows(
         self, node_type: str, name: str, nodes: Int64Array, out: Array, places: Int64Array | None = None

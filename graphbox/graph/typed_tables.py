@@ -211,15 +211,6 @@ class TypedTables:
         check_range(positions, table.num_edge_ids, "edge ids")
         return table.stable_ids(positions)
 
-    def edge_positions(self, edge_type: EdgeType | str | None, stable_ids: npt.ArrayLike) -> Int64Array:
-        """Return the edge ids of edges by the numbers of :meth:`stable_edge_ids`, -1 for removed edges.
-
-        Args:
-            edge_type: the edge type.
-            stable_ids: integers [n].
-        """
-        return self._edge_table(edge_type).ids_of_stable(index_array(stable_ids, "stable edge ids"))
-
     # Nodes
 
     def ids(self, node_type: str, index: npt.ArrayLike | None = None) -> npt.NDArray[Any]:

@@ -17,14 +17,15 @@ from graphbox.sample.loader import (
     TripleLoader,
 )
 from graphbox.sample.negative import NegativeSampler
-from graphbox.sample.neighbor import sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
 from graphbox.sample.options import NeighborOptions
 from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
 from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
 from graphbox.sample.sampled import HeteroSample, NeighborSample
-from graphbox.sample.tiered_neighbor import PassSample, sample_pass
+from graphbox.sample.sampler import prepare_sampler, sample_heterogeneous, sample_neighbors
+from graphbox.sample.sampling_plan import NeighborSampler, SampleRequest
+from graphbox.sample.tiered_neighbor import PassSample
 from graphbox.sample.walk import random_walk
 from graphbox.sample.walk_plan import WalkOptions
 
@@ -41,10 +42,12 @@ __all__ = [
     "NeighborLoader",
     "NeighborOptions",
     "NeighborSample",
+    "NeighborSampler",
     "NonEdgeSampler",
     "PassFetch",
     "PassSample",
     "PprNeighbors",
+    "SampleRequest",
     "TierFetch",
     "TripleLoader",
     "WalkOptions",
@@ -53,10 +56,10 @@ __all__ = [
     "keep_probability",
     "permutation",
     "ppr_neighbors",
+    "prepare_sampler",
     "random_walk",
     "sample_heterogeneous",
     "sample_neighbors",
-    "sample_pass",
     "skip_gram_pairs",
     "walk_pairs",
 ]

@@ -3,195 +3,152 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphbox.errors import UnsupportedError
-from graphbox.sample.adjacency import EdgeType, edge_type_name
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.drawing import (
-    check_temporal,
-    times_of_nodes,
-    times_of_seeds,
-    times_of_trees,
-)
-from graphbox.sample.excluded import ExcludedEdges, excluded_pairs
-from graphbox.sample.options import NeighborOptions, lacks_attribute
+from graphbox.sample.disk_lists import DiskLists
+from graphbox.sample.hops import hops_by_edge_type
+from graphbox.sample.options import NeighborOptions
 from graphbox.sample.sampled import HeteroSample
+from graphbox.sample.sampling_plan import NumNeighbors, SampleRequest, SamplingPlan
 
 if TYPE_CHECKING:
-    from graphbox.sample.neighbor_gpu import DrawingByTime
+    import torch
 
 
-def sample_on_device(
-    graph: DeviceGraph,
-    seeds: Mapping[str, Any],
-    num_neighbors: Mapping[EdgeType, Sequence[int]],
-    options: NeighborOptions,
-    key: tuple[int, int],
-    input_time: Mapping[str, Any] | None,
-    node_time: Mapping[str, Any] | None,
-    excluded: Mapping[EdgeType, ExcludedEdges],
-) -> HeteroSample[Any]:
-    """Sample in-neighbours: see :func:`graphbox.sample.sample_heterogeneous`.
+class DeviceSampler:
+    """Samples in-neighbours on a device: see :func:`graphbox.sample.sample_heterogeneous`.
+
+    Requests that are given together are a pass where lists are on disk: what they draw is read together.
 
     Args:
-        graph: as there, as are those that are not named here.
-        seeds: by node type.
-        num_neighbors: for each edge type that is sampled.
+        graph: what to sample.
+        num_neighbors: how many neighbours at each hop.
         options: how.
-        key: epoch, batch.
-        input_time: as there.
-        node_time: as there.
-        excluded: edges that must not be sampled.
+        node_time: int64 by node type, the time of each node; None: edges have times.
+
+    Attributes:
+        graph: what is sampled.
 
     Raises:
-        UsageError: a wrong argument.
-        UnsupportedError: more than 512 distinct neighbours of a node, but not all; or lists on disk, sampled
-            otherwise than uniformly.
-        DataError: a weight is not a positive number, or the adjacency is damaged.
-        DoesNotFitError: the sample is too large for a device.
+        UsageError: an unknown edge type, or weights, columns or times that are not there.
     """
-    from graphbox.sample.neighbor_gpu import read_edge_values, sample_device_graph  # Triton, where it is used
-    from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 
-    for name in options.edge_attributes:
-        if num_neighbors and not any(graph.has_values(each, "in", name) for each in num_neighbors):
-            raise lacks_attribute(name, [*map(edge_type_name, num_neighbors)])
-    weighted = device_weighted_types(graph, num_neighbors, options)
-    has_times = input_time is not None or node_time is not None
-    by_alias = () if has_times else weighted
-    check_tiers(graph, num_neighbors, by_alias, disjoint=options.disjoint or has_times, times=has_times)
-    on_disk = graph.disk_lists(list(num_neighbors), by_alias)
-    if on_disk is not None:
-        if excluded:
+    def __init__(
+        self,
+        graph: DeviceGraph,
+        num_neighbors: NumNeighbors,
+        options: NeighborOptions,
+        node_time: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self._plan = SamplingPlan(
+            {node_type: graph.num_nodes(node_type) for node_type in graph.node_types},
+            hops_by_edge_type(graph.edge_types, num_neighbors),
+            options,
+            lambda edge_type, column: graph.has_values(edge_type, "in", column),
+            node_time,
+        )
+
+    def hold(self, *, has_times: bool) -> None:
+        """Bring the lists that are sampled to where they are read, before others take what they leave.
+
+        Args:
+            has_times: seeds have times.
+
+        Raises:
+            UsageError: there are no times.
+            UnsupportedError: lists on disk are to be sampled otherwise than uniformly, or up to times.
+        """
+        plan, graph = self._plan, self.graph
+        timed = plan.timed if has_times else []
+        by_alias = [each for each in plan.weighted if each not in timed]
+        self._check_tiers(by_alias, disjoint=plan.options.disjoint or has_times, timed=has_times)
+        graph.hold([(each, "in") for each in plan.hops], [(each, "in") for each in by_alias])
+        for each in timed:
+            graph.times(each, "in", plan.node_time_of(each), weighted=each in plan.weighted)
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[torch.Tensor]]:
+        """Return a sample for each request, on the device.
+
+        Raises:
+            UsageError: a seed that is no node of the graph, or another wrong request.
+            UnsupportedError: more than 512 distinct neighbours of a node, but not all; or lists on disk,
+                sampled otherwise than uniformly.
+            DataError: a weight is not a positive number, the adjacency is damaged, or the disk does not give
+                its bytes.
+            DoesNotFitError: a sample is too large for a device.
+        """
+        from graphbox.sample.neighbor_gpu import sample_device_graph  # Triton, where it is used
+        from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
+
+        plan = self._plan
+        timed = any(map(plan.keeps_to_times, requests))
+        by_alias = [] if timed else plan.weighted
+        self._check_tiers(by_alias, disjoint=plan.options.disjoint or timed, timed=timed)
+        on_disk = self.graph.disk_lists(list(plan.hops), by_alias)
+        if on_disk is None:
+            samples = [sample_device_graph(self.graph, plan, request) for request in requests]
+            return self._with_columns(samples)
+        if any(request.excluded_edges for request in requests):
             raise UnsupportedError(
                 "`excluded_edges` is not supported on a device over lists on disk",
                 where="excluded_edges",
                 hint="give Graph.tiered topology_bytes that hold all lists, or sample in host memory",
             )
-        (in_pass,) = sample_disk_lists(
-            graph,
-            on_disk,
-            [seeds],
-            num_neighbors,
-            replace=options.replace,
-            keys=[(options.seed, *key)],
-            edge_attributes=options.edge_attributes,
-        )
-        return in_pass
-    by_time = _drawing_by_time(graph, seeds, num_neighbors, weighted, input_time, node_time, options)
-    in_trees = options.disjoint or by_time is not None
-    sample = sample_device_graph(
-        graph,
-        seeds,
-        num_neighbors,
-        replace=options.replace,
-        weighted=weighted,
-        key=(options.seed, *key),
-        excluded=excluded_pairs(excluded, list(num_neighbors), disjoint=in_trees),
-        disjoint=in_trees,
-        by_time=by_time,
-    )
-    values: Any = {
-        name: read_edge_values(graph, num_neighbors, name, sample) for name in options.edge_attributes
+        return sample_disk_lists(self.graph, on_disk, plan, requests)
+
+    def _with_columns(
+        self, samples: Sequence[HeteroSample[torch.Tensor]]
+    ) -> list[HeteroSample[torch.Tensor]]:
+        """Return samples with the values of their edges that are asked for."""
+        from graphbox.sample.neighbor_gpu import read_edge_values
+
+        found = list(samples)
+        for name, having in self._plan.columns.items():
+            on_disk = self.graph.values_on_disk(having, name)
+            if on_disk:
+                found = _with_values_on_disk(found, name, on_disk)
+                continue
+            for number, sample in enumerate(found):
+                values: Any = {name: read_edge_values(self.graph, having, name, sample)}
+                found[number] = dataclasses.replace(sample, **values)
+        return found
+
+    def _check_tiers(self, by_alias: Sequence[EdgeType], *, disjoint: bool, timed: bool) -> None:
+        """Raise where a graph in tiers is to be sampled as a device samples whole graphs alone.
+
+        Raises:
+            UnsupportedError: up to times, or lists that are on disk, in trees.
+            NotFoundError: the lists of a reverse edge type are not on disk.
+        """
+        if self.graph.tiered is None or not (disjoint or timed):
+            return
+        argument, lists = ("input_time", "lists that may be") if timed else ("disjoint", "lists")
+        if timed or self.graph.disk_lists(list(self._plan.hops), by_alias) is not None:
+            raise UnsupportedError(
+                f"`{argument}` is not supported on a device over {lists} on disk",
+                where=argument,
+                hint="give DeviceGraph the graph itself, or sample in host memory: loaders over "
+                "graph.tiered(...) take device=...",
+            )
+
+
+def _with_values_on_disk(
+    samples: Sequence[HeteroSample[torch.Tensor]],
+    name: EdgeColumnName,
+    on_disk: Mapping[EdgeType, DiskLists],
+) -> list[HeteroSample[torch.Tensor]]:
+    """Return samples with values of their edges, read from disk for all of them together."""
+    values = {
+        each: lists.values(name, [sample.edge_ids[each] for sample in samples])
+        for each, lists in on_disk.items()
     }
-    return dataclasses.replace(sample, **values)
-
-
-def device_weighted_types(
-    graph: DeviceGraph, edge_types: Iterable[EdgeType], options: NeighborOptions
-) -> list[EdgeType]:
-    """Return the sampled edge types that are drawn by weight.
-
-    Raises:
-        UsageError: weights are asked for, and no sampled edge type has them.
-    """
-    if options.weight_attr is None:
-        return []
-    return options.weighted_types({each: graph.has_values(each, "in", "weight") for each in edge_types})
-
-
-def _drawing_by_time(
-    graph: DeviceGraph,
-    seeds: Mapping[str, Any],
-    edge_types: Collection[EdgeType],
-    weighted: Collection[EdgeType],
-    input_time: Mapping[str, Any] | None,
-    node_time: Mapping[str, Any] | None,
-    options: NeighborOptions,
-) -> DrawingByTime | None:
-    """Return the times up to which is sampled; None: there are none."""
-    from graphbox.sample.neighbor_gpu import DrawingByTime
-
-    of_nodes = times_of_nodes(node_time, {each: graph.num_nodes(each) for each in graph.node_types})
-    of_seeds = input_time
-    if of_nodes is not None and of_seeds is None:
-        of_seeds = times_of_seeds(of_nodes, {name: _in_host_memory(nodes) for name, nodes in seeds.items()})
-    if of_seeds is None:
-        return None
-    timed = timed_types(graph, edge_types, of_nodes)
-    check_temporal(
-        [*map(edge_type_name, edge_types)],
-        [each in weighted for each in timed],
-        options.temporal_strategy,
-        replace=options.replace,
-        by_nodes=of_nodes is not None,
-    )
-    by_type = {name: _in_host_memory(times) for name, times in of_seeds.items()}
-    last = options.temporal_strategy == "last"
-    return DrawingByTime(times_of_trees(by_type, seeds, graph.node_types), timed, of_nodes, last)
-
-
-def check_tiers(
-    graph: DeviceGraph,
-    edge_types: Collection[EdgeType],
-    by_alias: Collection[EdgeType],
-    *,
-    disjoint: bool,
-    times: bool,
-) -> None:
-    """Raise where a graph in tiers is to be sampled as a device samples whole graphs alone.
-
-    Args:
-        graph: what is sampled.
-        edge_types: that are sampled.
-        by_alias: of which alias tables are wanted.
-        disjoint: in trees.
-        times: up to times.
-
-    Raises:
-        UnsupportedError: up to times, or lists that are on disk, in trees.
-        NotFoundError: the lists of a reverse edge type are not on disk.
-    """
-    if graph.tiered is None or not (disjoint or times):
-        return
-    argument, lists = ("input_time", "lists that may be") if times else ("disjoint", "lists")
-    if times or graph.disk_lists(list(edge_types), by_alias) is not None:
-        raise UnsupportedError(
-            f"`{argument}` is not supported on a device over {lists} on disk",
-            where=argument,
-            hint="give DeviceGraph the graph itself, or sample in host memory: loaders over "
-            "graph.tiered(...) take device=...",
-        )
-
-
-def timed_types(
-    graph: DeviceGraph, edge_types: Iterable[EdgeType], node_time: Collection[str] | None
-) -> list[EdgeType]:
-    """Return the edge types whose edges have times.
-
-    Args:
-        graph: whose.
-        edge_types: all that are sampled.
-        node_time: the node types whose nodes have times; None: edges have their own.
-    """
-    if node_time is None:
-        return [each for each in edge_types if graph.has_values(each, "in", "timestamp")]
-    return [each for each in edge_types if each[0] in node_time]
-
-
-def _in_host_memory(values: Any) -> Any:
-    """Return integers as they are, or a copy of those on a device."""
-    is_on_device = getattr(getattr(values, "device", None), "type", "cpu") != "cpu"
-    return values.cpu() if is_on_device else values
+    found = []
+    for number, sample in enumerate(samples):
+        own: Any = {name: {each: parts[number] for each, parts in values.items()}}
+        found.append(dataclasses.replace(sample, **own))
+    return found

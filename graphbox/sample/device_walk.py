@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from graphbox.errors import UsageError
 from graphbox.sample.adjacency import Direction, EdgeType, directed_steps, edge_type_name
@@ -14,7 +14,7 @@ from graphbox.sample.walk_plan import WalkOptions, check_weighted, step_count, w
 if TYPE_CHECKING:
     import torch
 
-    from graphbox.sample.walk_gpu import DeviceWalk, DeviceWalker
+    from graphbox.sample.walk_gpu import DeviceWalk
 
 DirectedStep = tuple[EdgeType, Direction, str]
 
@@ -38,34 +38,6 @@ def walk_device_graph(
         UsageError: a wrong argument.
         UnsupportedError: an option that walks on a device do not know.
     """
-    plan = device_walkers(graph, start, length, options)
-    with graph.reading():
-        return plan.walker.walk(plan.start, plan.path_of, key)
-
-
-class DeviceWalkers(NamedTuple):
-    """Who walks on a device, and how.
-
-    Attributes:
-        walker: makes the walks.
-        start: int64 [n] on the device.
-        path_of: int64 [n], the number of the metapath of each; None where there is one.
-        types: of each metapath the node types of the columns of its walks.
-    """
-
-    walker: DeviceWalker
-    start: torch.Tensor
-    path_of: torch.Tensor | None
-    types: list[list[str]]
-
-
-def device_walkers(graph: DeviceGraph, start: object, length: int, options: WalkOptions) -> DeviceWalkers:
-    """Return walkers, their arguments checked: see :func:`graphbox.sample.random_walk`.
-
-    Raises:
-        UsageError: a wrong argument.
-        UnsupportedError: an option that walks on a device do not know.
-    """
     from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
 
     options.refuse(
@@ -74,15 +46,9 @@ def device_walkers(graph: DeviceGraph, start: object, length: int, options: Walk
         "walk along the graph itself instead of its DeviceGraph",
     )
     walk, followed = plan_device_walk(graph, length, options)
-    walkers, path_of = _walkers(graph, start, options.metapath_of, followed)
-    types = [_column_types(path, walk.length) for path in followed]
-    return DeviceWalkers(DeviceWalker(walk, graph.device), walkers, path_of, types)
-
-
-def _column_types(path: Sequence[DirectedStep], length: int) -> list[str]:
-    """Return the node type of each column of walks along a metapath."""
-    ends = [edge_type[:: 2 if direction == "out" else -2] for edge_type, direction, _ in path]
-    return [ends[0][0], *(ends[step % len(path)][1] for step in range(length))]
+    nodes, path_of = _walkers(graph, start, options.metapath_of, followed)
+    with graph.reading():
+        return DeviceWalker(walk, graph.device).walk(nodes, path_of, key)
 
 
 def plan_device_walk(

@@ -1,4 +1,4 @@
-"""Weights and times of edges: checked, and made into the tables that edges are chosen by."""
+"""Times up to which neighbours are sampled: checked, and by tree."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import Adjacency
-from graphbox.sample.derived import times_of, weight_sums_of
 
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 
@@ -19,28 +16,6 @@ TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 def of_type(argument: str, node_type: str) -> str:
     """Return what messages call the part of an argument for a node type; the only one has no name."""
     return f"{argument}[{node_type!r}]" if node_type else argument
-
-
-def set_times(
-    relation: _core.Relation,
-    adjacency: Adjacency,
-    name: str,
-    weighted: bool,
-    threads: int | None,
-    node_time: Int64Array | None = None,
-) -> None:
-    """Make a relation whose edges have timestamps sample only those not later than their tree's time.
-
-    Args:
-        relation: as the native core takes it.
-        adjacency: its edges.
-        name: for messages.
-        weighted: draw in proportion to weights.
-        threads: for the tables.
-        node_time: int64, the time of each node of its source type, in place of timestamps of edges.
-    """
-    sums = weight_sums_of(adjacency, name, threads, node_time) if weighted else (None, None)
-    relation.sample_until(*times_of(adjacency, name, threads, node_time), *sums)
 
 
 def check_temporal(

@@ -5,21 +5,33 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import Adjacency, Arrays, EdgeType, as_arrays, edge_type_name
+from graphbox.sample.adjacency import Adjacency, Arrays, EdgeType
 from graphbox.sample.list_order import most_parallel_edges
 
-ExcludedPairs: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array]
-"""Relation number, targets, sources, groups, groups of trees."""
 
-ExcludedRows: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array, bool]
-"""As the native core takes them: relation number, targets, sources, groups, groups of trees, whether lists
-ascend."""
+class ExcludedPairs(NamedTuple):
+    """Edges of one edge type that a sample must not use, by their ends.
+
+    Attributes:
+        relation: number of the edge type among those that are sampled.
+        targets: int64 [n].
+        sources: int64 [n].
+        groups: int64 [n], of the trees of which group each must not be; empty: of none.
+        group_of_tree: int64 [trees], the group of each tree, or empty.
+    """
+
+    relation: int
+    targets: Int64Array
+    sources: Int64Array
+    groups: Int64Array
+    group_of_tree: Int64Array
+
 
 _ascending: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
@@ -38,34 +50,6 @@ class ExcludedEdges:
     edge_index: Any
     groups: Any = None
     group_of_tree: Any = None
-
-
-def excluded_rows(
-    excluded: Mapping[EdgeType, ExcludedEdges],
-    adjacencies: Mapping[EdgeType, Adjacency],
-    *,
-    disjoint: bool,
-    threads: int,
-) -> list[ExcludedRows]:
-    """Return excluded edges as the native core takes them.
-
-    Args:
-        excluded: by edge type; types that are not sampled need nothing.
-        adjacencies: the CSC of each edge type that is sampled, in order.
-        disjoint: whether the sample has trees.
-        threads: for a look at all edges at the first use of an adjacency: whether its lists ascend, so that
-            edges are found by search.
-
-    Raises:
-        UsageError: arrays of another shape, or groups of trees in a sample that has none.
-    """
-    rows = []
-    for pairs in excluded_pairs(excluded, list(adjacencies), disjoint=disjoint):
-        edge_type = list(adjacencies)[pairs[0]]
-        adjacency, name = adjacencies[edge_type], edge_type_name(edge_type)
-        ascending = _lists_ascend(adjacency, as_arrays(adjacency, name), name, threads)
-        rows.append((*pairs, ascending))
-    return rows
 
 
 def excluded_pairs(
@@ -88,7 +72,7 @@ def excluded_pairs(
             continue
         sources, targets, *groups = _checked(edges, f"excluded_edges[{edge_type!r}]", disjoint=disjoint)
         if len(targets):
-            pairs.append((number, targets, sources, groups[0], groups[1]))
+            pairs.append(ExcludedPairs(number, targets, sources, *groups))
     return pairs
 
 
@@ -115,7 +99,17 @@ def _checked(
     return index[0], index[1], groups, of_tree
 
 
-def _lists_ascend(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> bool:
+def lists_ascend(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> bool:
+    """Return whether the neighbours of each node ascend, so that edges are found by search.
+
+    All edges are read at the first use of an adjacency.
+
+    Args:
+        adjacency: the CSC of an edge type.
+        arrays: of the adjacency.
+        name: for messages.
+        threads: to read all edges.
+    """
     key = id(adjacency)
     known = _ascending.get(key)
     if known is not None and known[0]() is adjacency:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import pairwise, tee
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from graphbox import _core
 from graphbox.errors import ConflictError, UsageError
 from graphbox.native import Int64Array
+from graphbox.sample.fan_out import fan_out
 from graphbox.sample.gather import gather_rows, pooled_array
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import SampledPass
@@ -150,7 +151,7 @@ class PassFetch:
         try:
             with ExitStack() as held:
                 reader = held.enter_context(ThreadPoolExecutor(1, thread_name_prefix="graphbox-fetch"))
-                own, *others = tee(passes, 1 + len(self._rows))
+                own, *others = fan_out(passes, 1 + len(self._rows))
                 streams = {
                     node_type: held.enter_context(closing(rows.batches(each, reader)))
                     for (node_type, rows), each in zip(self._rows.items(), others, strict=True)

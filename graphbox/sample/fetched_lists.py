@@ -12,9 +12,8 @@ import numpy.typing as npt
 from graphbox import _core
 from graphbox.errors import DataError, DoesNotFitError
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType, as_arrays, edge_type_name
-from graphbox.sample.drawing import set_times
-from graphbox.sample.relations import sampled_relation
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
+from graphbox.sample.relations import EdgeLists, sampled_relation
 from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
@@ -215,19 +214,14 @@ class ListDrawing:
     def _relation(
         self, lists: FetchedLists, name: str, types: tuple[int, int], threads: int
     ) -> _core.Relation:
-        relation = sampled_relation(
-            lists,
-            as_arrays(lists, name),
-            name,
+        return sampled_relation(
+            EdgeLists.of(lists, name),
             types,
             [],
             weighted=self.weighted,
-            times="edges" if self.temporal else None,
+            timed=self.temporal,
             threads=threads,
-        ).native
-        if self.temporal:
-            set_times(relation, lists, name, self.weighted, threads)
-        return relation
+        )
 
 
 def _check_weights(

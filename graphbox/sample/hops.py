@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graphbox.errors import UsageError
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, edge_type_name
-from graphbox.sample.device import DeviceGraph
+from graphbox.sample.adjacency import EdgeType, edge_type_name
 
 _MOST_HOPS = 255
 _MOST_NEIGHBORS = 2**31 - 1
@@ -37,15 +36,18 @@ def checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
 
 
 def hops_by_edge_type(
-    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
+    known: Sequence[EdgeType],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
 ) -> dict[EdgeType, list[int]]:
     """Return how many neighbours to sample at each hop, for each edge type that is sampled.
 
+    Args:
+        known: the edge types of the graph.
+        num_neighbors: for all edge types or by edge type; -1: all.
+
     Raises:
         UsageError: an unknown edge type, or numbers of neighbours that make no sense.
     """
-    known = list(graph if isinstance(graph, Mapping) else graph.edge_types)
     if not isinstance(num_neighbors, Mapping):
         hops = checked_hops(num_neighbors, "num_neighbors")
         return dict.fromkeys(known, hops)

@@ -8,7 +8,7 @@ Nothing but the sizes of a hop comes to the host.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ from graphbox.sample.hop_spans_gpu import DeviceRelation, Draws, Frontier, Spans
 from graphbox.sample.node_tensor import node_tensor
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
-from graphbox.sample.sampled import HeteroSample
+from graphbox.sample.sampled import HeteroSample, SampledEdges, SampledNodes, hetero_sample
 from graphbox.sample.time_choice_gpu import choose_by_time
 from graphbox.sample.uniform_choice_gpu import MOST_WITHOUT_REPLACEMENT, choose_uniform
 from graphbox.sample.weighted_choice_gpu import choose_weighted
@@ -33,15 +33,14 @@ from graphbox.sample.weighted_choice_gpu import choose_weighted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphbox.native import Int64Array
     from graphbox.sample.adjacency import EdgeColumnName, EdgeType
     from graphbox.sample.device import DeviceAdjacency, DeviceGraph
     from graphbox.sample.device_times import DeviceTimes
     from graphbox.sample.excluded import ExcludedPairs
+    from graphbox.sample.sampling_plan import SampleRequest, SamplingPlan
 
 __all__ = [
     "DeviceRelation",
-    "DrawingByTime",
     "HopEdges",
     "SampledHops",
     "check_most_neighbors",
@@ -50,39 +49,18 @@ __all__ = [
     "sample_device_graph",
     "sample_hop",
     "sample_hops",
+    "seed_tensors",
 ]
 
 _NEIGHBOR_STREAM = 1  # Stream::kNeighbor of csrc/random/philox.h
 _ROW_BLOCK = 1024
 
 
-class DrawingByTime(NamedTuple):
-    """Times up to which a disjoint sample goes.
-
-    Attributes:
-        tree_times: int64 [trees], the time of each.
-        timed: the edge types whose edges have times; those of others are sampled at any time.
-        node_time: by node type int64, the time of each node, in place of timestamps of edges; None: edges
-            have their own.
-        last: take the latest edges of each node, instead of drawing.
-    """
-
-    tree_times: Int64Array
-    timed: Collection[EdgeType]
-    node_time: Mapping[str, Int64Array] | None
-    last: bool
-
-
 class SampledHops(NamedTuple):
-    """A sample, by the numbers of node types and relations; see :class:`graphbox.sample.HeteroSample`."""
+    """A sample, by the numbers of node types and relations."""
 
-    nodes: list[Tensor]
-    num_sampled_nodes: list[list[int]]
-    row: list[Tensor]
-    col: list[Tensor]
-    edge_ids: list[Tensor]
-    num_sampled_edges: list[list[int]]
-    trees: list[Tensor]
+    nodes: list[SampledNodes]
+    edges: list[SampledEdges]
 
 
 @triton.jit
@@ -285,40 +263,28 @@ def sample_hops(
         for each in types:
             each.end_hop()
     return SampledHops(
-        nodes=[torch.cat(each.chunks) for each in types],
-        num_sampled_nodes=[each.per_hop for each in types],
-        row=[torch.cat(each.rows) for each in found],
-        col=[torch.cat(each.cols) for each in found],
-        edge_ids=[torch.cat(each.edge_ids) for each in found],
-        num_sampled_edges=[each.per_hop for each in found],
-        trees=[torch.cat(each.tree_chunks) for each in types] if disjoint else [],
+        [
+            SampledNodes(
+                torch.cat(each.chunks), each.per_hop, torch.cat(each.tree_chunks) if disjoint else None
+            )
+            for each in types
+        ],
+        [
+            SampledEdges(torch.cat(each.rows), torch.cat(each.cols), torch.cat(each.edge_ids), each.per_hop)
+            for each in found
+        ],
     )
 
 
 def sample_device_graph(
-    graph: DeviceGraph,
-    seeds: Mapping[str, object],
-    num_neighbors: Mapping[EdgeType, Sequence[int]],
-    *,
-    replace: bool,
-    weighted: Collection[EdgeType],
-    key: tuple[int, int, int],
-    excluded: Sequence[ExcludedPairs] = (),
-    disjoint: bool = False,
-    by_time: DrawingByTime | None = None,
+    graph: DeviceGraph, plan: SamplingPlan, request: SampleRequest
 ) -> HeteroSample[Tensor]:
-    """Sample a graph on its device; see :func:`graphbox.sample.sample_heterogeneous`.
+    """Sample a graph on its device, without columns; see :func:`graphbox.sample.sample_heterogeneous`.
 
     Args:
         graph: what to sample.
-        seeds: node indices by node type.
-        num_neighbors: how many neighbours at each hop, for each edge type that is sampled.
-        replace: draw with replacement.
-        weighted: the edge types that are drawn in proportion to their weights.
-        key: seed, epoch, batch.
-        excluded: edges that must not be sampled, by the number of their edge type.
-        disjoint: a tree of its own for each seed.
-        by_time: times up to which the sample, which is disjoint, goes; None: there are none.
+        plan: how.
+        request: seeds, times and excluded edges of a batch.
 
     Raises:
         UsageError: a seed that is no node of the graph, no weights, or excluded edges of lists that do not
@@ -326,69 +292,63 @@ def sample_device_graph(
         UnsupportedError: more than 512 distinct neighbours of a node, but not all.
         DoesNotFitError: 2^31 nodes, or edges of a hop, or more.
     """
-    numbers = {node_type: number for number, node_type in enumerate(graph.node_types)}
-    seed_nodes = [
-        node_tensor(seeds.get(each, ()), graph.num_nodes(each), graph.device, f"seeds[{each!r}]")
-        for each in numbers
-    ]
-    most_hops = max((len(hops) for hops in num_neighbors.values()), default=0)
-    timed = () if by_time is None else by_time.timed
-    by_alias = [each for each in weighted if each not in timed]
-    graph.hold([(each, "in") for each in num_neighbors], [(each, "in") for each in by_alias])
-    pairs = {each[0]: each for each in excluded}
-    timestamps: dict[EdgeType, Tensor] = {}
+    seeds = seed_tensors(graph, plan, request)
+    tree_times = plan.tree_times(request)
+    timed = [] if tree_times is None else plan.timed
+    by_alias = [each for each in plan.weighted if each not in timed]
+    graph.hold([(each, "in") for each in plan.hops], [(each, "in") for each in by_alias])
+    edge_types = list(plan.hops)
+    excluded = {edge_types[each.relation]: each for each in plan.excluded(request)}
     # Brought now: readers must not wait for who ends a pass.
-    for number, edge_type in enumerate(num_neighbors):
-        times = _times(graph, edge_type, weighted, by_time)
-        if times is not None and number in pairs:
-            own = times.node_time
+    timestamps: dict[EdgeType, Tensor] = {}
+    for edge_type in timed:
+        own = _times(graph, plan, edge_type).node_time
+        if edge_type in excluded:
             timestamps[edge_type] = graph.edge_values(edge_type, "in", "timestamp") if own is None else own
     with graph.reading():
-        relations = [
-            DeviceRelation(
+        relations = []
+        for edge_type, hops in plan.hops.items():
+            relation = DeviceRelation(
                 graph.csc(edge_type),
                 graph.weights(edge_type, "in") if edge_type in by_alias else None,
-                numbers[edge_type[0]],
-                numbers[edge_type[2]],
+                *plan.ends(edge_type),
                 hops,
-                times=_times(graph, edge_type, weighted, by_time),
+                times=_times(graph, plan, edge_type) if edge_type in timed else None,
             )
-            for edge_type, hops in num_neighbors.items()
-        ]
-        for number, edge_type in enumerate(num_neighbors):
-            if number in pairs:
-                excluded_edges = _excluded(graph, edge_type, pairs[number], sum(map(len, seed_nodes)))
-                relations[number] = _excluding(relations[number], excluded_edges, timestamps.get(edge_type))
+            if edge_type in excluded:
+                lists = _excluded(graph, edge_type, excluded[edge_type], sum(map(len, seeds)))
+                relation = _excluding(relation, lists, timestamps.get(edge_type))
+            relations.append(relation)
+        disjoint = plan.is_disjoint(request)
         with lent_positions(graph, disjoint=disjoint) as positions:
             sampled = sample_hops(
                 relations,
                 positions,
-                seed_nodes,
-                most_hops,
-                replace=replace,
-                key=key,
+                seeds,
+                plan.depth,
+                replace=plan.options.replace,
+                key=plan.key(request),
                 disjoint=disjoint,
-                tree_times=None if by_time is None else to_device(by_time.tree_times, graph.device),
-                last=by_time is not None and by_time.last,
+                tree_times=None if tree_times is None else to_device(tree_times, graph.device),
+                last=plan.options.temporal_strategy == "last",
             )
-    return HeteroSample(
-        nodes=dict(zip(numbers, sampled.nodes, strict=True)),
-        row=dict(zip(num_neighbors, sampled.row, strict=True)),
-        col=dict(zip(num_neighbors, sampled.col, strict=True)),
-        edge_ids=dict(zip(num_neighbors, sampled.edge_ids, strict=True)),
-        num_sampled_nodes=dict(zip(numbers, sampled.num_sampled_nodes, strict=True)),
-        num_sampled_edges=dict(zip(num_neighbors, sampled.num_sampled_edges, strict=True)),
-        trees=dict(zip(numbers, sampled.trees, strict=True)) if disjoint else {},
-    )
+    return hetero_sample(plan.numbers, plan.hops, sampled.nodes, sampled.edges)
 
 
-def _times(
-    graph: DeviceGraph, edge_type: EdgeType, weighted: Collection[EdgeType], by_time: DrawingByTime | None
-) -> DeviceTimes | None:
-    if by_time is None or edge_type not in by_time.timed:
-        return None
-    node_time = None if by_time.node_time is None else by_time.node_time[edge_type[0]]
-    return graph.times(edge_type, "in", node_time, weighted=edge_type in weighted)
+def seed_tensors(graph: DeviceGraph, plan: SamplingPlan, request: SampleRequest) -> list[Tensor]:
+    """Return the seeds of each node type on the device, int64.
+
+    Raises:
+        UsageError: a seed that is no node of the graph.
+    """
+    return [
+        node_tensor(nodes, num_nodes, graph.device, where)
+        for (where, nodes), num_nodes in zip(plan.seeds(request), plan.num_nodes.values(), strict=True)
+    ]
+
+
+def _times(graph: DeviceGraph, plan: SamplingPlan, edge_type: EdgeType) -> DeviceTimes:
+    return graph.times(edge_type, "in", plan.node_time_of(edge_type), weighted=edge_type in plan.weighted)
 
 
 def _excluded(
@@ -409,14 +369,13 @@ def _excluding(
 def read_edge_values(
     graph: DeviceGraph, edge_types: Iterable[EdgeType], name: EdgeColumnName, sample: HeteroSample[Tensor]
 ) -> dict[EdgeType, Tensor]:
-    """Return the weight or timestamp of each sampled edge, of the edge types that have it."""
+    """Return the weight or timestamp of each sampled edge of edge types that have it."""
     values = {}
     for edge_type in edge_types:
-        if graph.has_values(edge_type, "in", name):
-            column = graph.edge_values(edge_type, "in", name)
-            edge_ids = sample.edge_ids[edge_type]
-            values[edge_type] = torch.empty(len(edge_ids), dtype=column.dtype, device=graph.device)
-            places = torch.arange(len(edge_ids), device=graph.device)
-            with on_device(graph.device):
-                copy_elements(column, edge_ids, values[edge_type], places)
+        column = graph.edge_values(edge_type, "in", name)
+        edge_ids = sample.edge_ids[edge_type]
+        values[edge_type] = torch.empty(len(edge_ids), dtype=column.dtype, device=graph.device)
+        places = torch.arange(len(edge_ids), device=graph.device)
+        with on_device(graph.device):
+            copy_elements(column, edge_ids, values[edge_type], places)
     return values

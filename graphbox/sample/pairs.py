@@ -9,21 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
+from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
     epoch_number,
     integer_array,
-    is_torch,
     like,
     seed_number,
     thread_count,
 )
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, is_tiered
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.device_pairs import device_walk_pairs, pairs_of_tensor
-from graphbox.sample.walk_plan import WalkKeywords, WalkOptions, WalkPlan, plan_walk, step_count, whole_number
+from graphbox.sample.walk_plan import WalkKeywords, WalkOptions, WalkPlan, plan_walk, whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +78,6 @@ def skip_gram_pairs(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    out: tuple[torch.Tensor, torch.Tensor] | None = ...,
     num_threads: int | None = ...,
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
@@ -96,7 +93,6 @@ def skip_gram_pairs(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    out: Pairs | None = ...,
     num_threads: int | None = ...,
 ) -> Pairs: ...
 
@@ -111,16 +107,15 @@ def skip_gram_pairs(
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    out: tuple[Any, Any] | None = None,
     num_threads: int | None = None,
 ) -> tuple[Any, Any]:
     """Return all pairs of nodes at most ``window`` steps apart on a walk (Perozzi et al., KDD 2014).
 
     Pairs come walk by walk, centre by centre, contexts in the order of the walk. A walk ends at its first
-    negative entry. To stream, call it for a few walks at a time with the same ``out``.
+    negative entry. To stream, call it for a few walks at a time.
 
     Args:
-        walks: integers [n, width]; where it is a tensor on a GPU, pairs are made and stay there, the same.
+        walks: integers [n, width].
         window: most steps between centre and context, 1 or more.
         column_offsets: integers [width] added to the nodes of each column: makes keys of one numbering out of
             the indices of several node types.
@@ -132,35 +127,21 @@ def skip_gram_pairs(
         seed: of these draws.
         epoch: part of their key.
         batch: part of their key.
-        out: two int64 arrays, centres and contexts, to write into.
         num_threads: None: see :func:`graphbox.native.thread_count`.
 
     Returns:
-        (centres, contexts), int64 [pairs] each: the first parts of ``out`` when given, else new arrays; torch
-        tensors when ``walks`` is one.
+        (centres, contexts), int64 [pairs] each; torch tensors when ``walks`` is one.
 
     Raises:
-        UsageError: ``out`` is too short, or another wrong argument.
+        UsageError: a wrong argument.
     """
-    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
-    if is_torch(walks) and walks.is_cuda:
-        offsets = _column_offsets(column_offsets)
-        keep = _keep(subsample)
-        return pairs_of_tensor(walks, _checked_window(window), offsets, bool(dynamic_window), keep, key, out)
-    arguments = (
+    centers, contexts = _core.skip_gram_pairs(
         integer_array(walks, "walks", dimensions=2),
         _pair_arguments(window, _column_offsets(column_offsets), dynamic_window, subsample),
-        key,
+        (seed_number(seed), epoch_number(epoch), batch_number(batch)),
         thread_count(num_threads, "num_threads"),
     )
-    if out is None:
-        centers, contexts = _core.skip_gram_pairs(*arguments)
-        return like(centers, walks), like(contexts, walks)
-    arrays = [_writable(array) for array in out]
-    if len(arrays) != 2:
-        raise UsageError(f"expected two arrays, received {len(arrays)}", where="out")
-    count = _core.skip_gram_pairs_into(*arguments, arrays[0], arrays[1])
-    return out[0][:count], out[1][:count]
+    return like(centers, walks), like(contexts, walks)
 
 
 class _Keywords(WalkKeywords, total=False):
@@ -176,7 +157,7 @@ class _Keywords(WalkKeywords, total=False):
 
 @overload
 def walk_pairs(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency,
     start: torch.Tensor,
     length: int,
     window: int,
@@ -189,7 +170,7 @@ def walk_pairs(
 
 @overload
 def walk_pairs(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency,
     start: npt.ArrayLike,
     length: int,
     window: int,
@@ -201,7 +182,7 @@ def walk_pairs(
 
 
 def walk_pairs(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency,
     start: Any,
     length: int,
     window: int,
@@ -225,8 +206,7 @@ def walk_pairs(
     :func:`graphbox.random_walk` returns for the same arguments, in its order.
 
     Args:
-        graph: see :func:`graphbox.random_walk`, as for ``start`` and ``length``. Of a
-            :class:`graphbox.sample.DeviceGraph` pairs are the same, and stay on its device.
+        graph: a graph in memory, or a CSR; see :func:`graphbox.random_walk`, as for ``start`` and ``length``.
         start: integers [n], node indices.
         length: number of steps of a walk.
         window: see :func:`skip_gram_pairs`, as for ``dynamic_window`` and ``subsample``.
@@ -256,19 +236,11 @@ def walk_pairs(
     """
     key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
     chosen = WalkOptions(p, q, metapath, **options)
-    if isinstance(graph, DeviceGraph):
-        window = _checked_window(window)
-        return device_walk_pairs(
-            graph,
-            start,
-            length,
-            window,
-            chosen,
-            key,
-            type_offsets=type_offsets,
-            dynamic_window=bool(dynamic_window),
-            keep=_keep(subsample),
-            chunk_walks=_walks_of_a_chunk(chunk_pairs, window, step_count(length)),
+    if isinstance(graph, DeviceGraph) or is_tiered(graph):
+        raise UnsupportedError(
+            f"expected a graph in memory, received {type(graph).__name__}",
+            where="graph",
+            hint="give the graph that it was made of; models over walks train on graphs in tiers and on GPUs",
         )
     plan = plan_walk(graph, start, length, chosen, num_threads)
     offsets = None if type_offsets is None else _columns(_known_types(plan), type_offsets, "type_offsets")
@@ -337,18 +309,3 @@ def _keep(subsample: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
             hint="keep_probability(visits, threshold) makes them",
         )
     return keep
-
-
-def _writable(array: Any) -> Int64Array:
-    view = array.detach().numpy() if is_torch(array) and array.device.type == "cpu" else array
-    if (
-        not isinstance(view, np.ndarray)
-        or view.dtype != np.int64
-        or view.ndim != 1
-        or not view.flags.c_contiguous
-        or not view.flags.writeable
-    ):
-        raise UsageError(
-            "expected contiguous, writable int64 arrays in host memory with one dimension", where="out"
-        )
-    return view

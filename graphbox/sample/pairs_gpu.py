@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UnsupportedError
 from graphbox.philox_gpu import bounded_at, words_at
 
 if TYPE_CHECKING:
@@ -257,56 +257,3 @@ def count_pairs(
             enable_fp_fusion=False,
         )
     return counts
-
-
-@triton.jit
-def _write(key_at, first_at, last_at, end, before_at, centers, contexts, reach, BLOCK: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < tl.load(end)
-    key = tl.load(key_at + place, mask=inside, other=0)
-    first = tl.load(first_at + place, mask=inside, other=0)
-    last = tl.load(last_at + place, mask=inside, other=0)
-    before = tl.load(before_at + place, mask=inside, other=0)
-    for shift in range(0 - reach, reach + 1):
-        context = place + shift
-        is_pair = inside & (context >= first) & (context < last) & (context != place)
-        target = before + context - first - (context > place).to(tl.int64)
-        tl.store(centers + target, key, mask=is_pair)
-        tl.store(contexts + target, tl.load(key_at + context, mask=is_pair, other=0), mask=is_pair)
-
-
-def write_pairs(
-    places: WalkPlaces, reach: int, out: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return all pairs, centre by centre: int64 [pairs] each. The host waits for their number.
-
-    Args:
-        places: the places.
-        reach: the most places between a centre and its context.
-        out: int64 arrays to write centres and contexts to; None: new ones.
-
-    Raises:
-        UsageError: ``out`` is too short.
-    """
-    counts = count_pairs(places, reach)
-    ends = torch.cumsum(counts, 0)
-    total = int(ends[-1]) if len(ends) else 0
-    if out is None:
-        out = tuple(torch.empty(2, total, dtype=torch.int64, device=counts.device))
-    shortest = min(map(len, out))
-    if shortest < total:
-        raise UsageError(f"expected room for {total} pairs, received {shortest}", where="out")
-    if total:
-        _write[triton.cdiv(len(counts), _BLOCK),](
-            places.key,
-            places.first,
-            places.last,
-            places.begins[-1:],
-            ends - counts,
-            out[0],
-            out[1],
-            reach,
-            BLOCK=_BLOCK,
-            enable_fp_fusion=False,
-        )
-    return out[0][:total], out[1][:total]

@@ -20,7 +20,7 @@ from torch_geometric.sampler import (
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import seed_number
 from graphbox.sample.adjacency import EdgeType, GraphLike
-from graphbox.sample.neighbor import sample_heterogeneous, sample_neighbors
+from graphbox.sample.sampler import sample_heterogeneous, sample_neighbors
 
 
 class PygNeighborSampler(BaseSampler):  # type: ignore[misc]  # the package has no types

@@ -7,7 +7,7 @@ disk, for which the host is asked once for each hop of the pass. The samples are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,22 +17,20 @@ import triton
 import triton.language as tl
 
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_lists import DeviceAdjacency
 from graphbox.sample.disk_lists import DiskLists
 from graphbox.sample.hop_spans_gpu import DeviceRelation, Draws, Frontier, find_spans
-from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges
-from graphbox.sample.node_tensor import node_tensor
+from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges, seed_tensors
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
-from graphbox.sample.sampled import HeteroSample
+from graphbox.sample.sampled import HeteroSample, SampledEdges, SampledNodes, hetero_sample
+from graphbox.sample.sampling_plan import SampleRequest, SamplingPlan
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK = 1024
-_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 
 
 @triton.jit
@@ -300,25 +298,15 @@ def _spans(
 
 
 def sample_disk_lists(
-    graph: DeviceGraph,
-    lists: Sequence[DiskLists],
-    seeds: Sequence[Mapping[str, Any]],
-    num_neighbors: Mapping[EdgeType, Sequence[int]],
-    *,
-    replace: bool,
-    keys: Sequence[tuple[int, int, int]],
-    edge_attributes: Collection[EdgeColumnName] = (),
+    graph: DeviceGraph, lists: Sequence[DiskLists], plan: SamplingPlan, requests: Sequence[SampleRequest]
 ) -> list[HeteroSample[Tensor]]:
     """Sample in-neighbours for a pass of batches, each edge of a node equally likely.
 
     Args:
         graph: what to sample.
         lists: what :meth:`DeviceGraph.disk_lists` gave for the edge types.
-        seeds: of each batch, node indices by node type.
-        num_neighbors: how many neighbours at each hop, for each edge type that is sampled; -1: all.
-        replace: draw with replacement.
-        keys: seed, epoch and number of each batch.
-        edge_attributes: what to give of each sampled edge that has it: ``weight``, ``timestamp``.
+        plan: how, without trees, times and weights.
+        requests: seeds and keys of each batch.
 
     Raises:
         UsageError: a seed that is no node of the graph.
@@ -326,64 +314,51 @@ def sample_disk_lists(
         DoesNotFitError: 2^31 nodes of a batch, or edges of it at a hop, or more.
         DataError: the graph is damaged, or the disk does not give its bytes.
     """
-    for hops in num_neighbors.values():
+    replace = plan.options.replace
+    for hops in plan.hops.values():
         check_most_neighbors(max(hops, default=0), replace=replace)
-    numbers = {node_type: number for number, node_type in enumerate(graph.node_types)}
-    relations = [
-        (each, numbers[edge_type[0]], numbers[edge_type[2]])
-        for each, edge_type in zip(lists, num_neighbors, strict=True)
-    ]
-    seed_nodes = [
-        [
-            node_tensor(batch.get(each, ()), graph.num_nodes(each), graph.device, f"seeds[{each!r}]")
-            for each in numbers
-        ]
-        for batch in seeds
-    ]
-    if not seeds:
+    relations = [(each, *plan.ends(edge_type)) for each, edge_type in zip(lists, plan.hops, strict=True)]
+    if not requests:
         return []
-    sampled = _Pass(graph, relations, seed_nodes, replace=replace, keys=keys)
+    seeds = [seed_tensors(graph, plan, request) for request in requests]
+    keys = [plan.key(request) for request in requests]
+    sampled = _Pass(graph, relations, seeds, replace=replace, keys=keys)
     with graph.reading(), lent_positions(graph) as positions:
-        for hop in range(max((len(hops) for hops in num_neighbors.values()), default=0)):
-            sampled.sample_hop(hop, [hops[hop] for hops in num_neighbors.values()], positions)
-    return _samples(sampled, list(numbers), dict(zip(num_neighbors, lists, strict=True)), edge_attributes)
+        for hop in range(plan.depth):
+            sampled.sample_hop(hop, [hops[hop] for hops in plan.hops.values()], positions)
+    return _samples(sampled, plan, lists)
 
 
-def _samples(
-    sampled: _Pass,
-    node_types: Sequence[str],
-    lists: Mapping[EdgeType, DiskLists],
-    edge_attributes: Collection[EdgeColumnName],
-) -> list[HeteroSample[Tensor]]:
-    positions = {
-        edge_type: [_whole(edges[number].positions, sampled) for edges in sampled.edges]
-        for number, edge_type in enumerate(lists)
-    }
-    ids = {edge_type: lists[edge_type].edge_ids(each) for edge_type, each in positions.items()}
-    values: dict[EdgeColumnName, dict[EdgeType, list[Tensor]]] = {
-        name: {
-            edge_type: each.values(name, positions[edge_type])
-            for edge_type, each in lists.items()
-            if name in edge_attributes and each.edges.has(name)
+def _samples(sampled: _Pass, plan: SamplingPlan, lists: Sequence[DiskLists]) -> list[HeteroSample[Tensor]]:
+    relations: list[list[SampledEdges]] = []  # by edge type, of each batch
+    for number, (edge_type, each) in enumerate(zip(plan.hops, lists, strict=True)):
+        own = [edges[number] for edges in sampled.edges]
+        positions = [_whole(edges.positions, sampled) for edges in own]
+        ids = each.edge_ids(positions)
+        values = {
+            name: each.values(name, positions) for name, having in plan.columns.items() if edge_type in having
         }
-        for name in _EDGE_ATTRIBUTES
-    }
-    found = []
-    for batch, (types, edges) in enumerate(zip(sampled.nodes, sampled.edges, strict=True)):
-        by_type = dict(zip(lists, edges, strict=True))
-        found.append(
-            HeteroSample(
-                nodes={name: torch.cat(each.chunks) for name, each in zip(node_types, types, strict=True)},
-                row={name: _whole(each.rows, sampled) for name, each in by_type.items()},
-                col={name: _whole(each.cols, sampled) for name, each in by_type.items()},
-                edge_ids={name: each[batch] for name, each in ids.items()},
-                num_sampled_nodes={name: each.per_hop for name, each in zip(node_types, types, strict=True)},
-                num_sampled_edges={name: each.per_hop for name, each in by_type.items()},
-                weight={name: each[batch] for name, each in values["weight"].items()},
-                timestamp={name: each[batch] for name, each in values["timestamp"].items()},
-            )
+        relations.append(
+            [
+                SampledEdges(
+                    _whole(edges.rows, sampled),
+                    _whole(edges.cols, sampled),
+                    ids[batch],
+                    edges.per_hop,
+                    **{name: parts[batch] for name, parts in values.items()},
+                )
+                for batch, edges in enumerate(own)
+            ]
         )
-    return found
+    return [
+        hetero_sample(
+            plan.numbers,
+            plan.hops,
+            [SampledNodes(torch.cat(each.chunks), each.per_hop) for each in types],
+            [of_batches[batch] for of_batches in relations],
+        )
+        for batch, types in enumerate(sampled.nodes)
+    ]
 
 
 def _whole(parts: Sequence[Tensor], sampled: _Pass) -> Tensor:

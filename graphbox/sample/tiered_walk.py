@@ -426,8 +426,8 @@ def _most_parallel(step: TieredStep, threads: int) -> int:
     most = 1
     for first in range(0, step.num_nodes, _ROWS_READ):
         nodes = np.arange(first, min(first + _ROWS_READ, step.num_nodes), dtype=np.int64)
-        read = step.edges.read(nodes, (), whole_pass=True)
-        lists = _core.WalkStep(read.offsets, np.ascontiguousarray(read.nodes), step.name)
+        offsets, neighbors = step.edges.neighbor_lists(nodes)
+        lists = _core.WalkStep(offsets, neighbors, step.name)
         most = max(most, _core.most_parallel_edges(lists, threads))
     if owner is not None:
         _parallel[owner] = most

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -120,41 +119,13 @@ def test_an_array_that_fits_is_read_once(tmp_path: Path) -> None:
     assert rows.stats.hits - read.hits == 5000
 
 
-def test_a_pass_gives_each_request_once(tmp_path: Path) -> None:
-    array = random_array("<f4", (20_000, 16))
-    file = write_array(tmp_path / "rows.npy", array)
-    index = np.random.default_rng(0).integers(0, len(array), 60_000)
-    for budget in (0, array.nbytes // 5, 8 * MIB):
-        rows = Rows(file, budget_bytes=budget)
-        for _ in range(2):
-            seen = np.zeros(len(index), np.int64)
-            for positions, values in rows.pass_reads(index, part_bytes=100_000):
-                assert values.nbytes <= 100_000
-                assert same(values, array[index[positions]])
-                seen[positions] += 1
-            assert (seen == 1).all()
-            assert rows.stats.resident_bytes <= budget
-    assert list(rows.pass_reads(np.zeros(0, np.int64))) == []
-
-
 def test_a_pass_reads_each_block_about_once(tmp_path: Path) -> None:
     array = random_array("<f4", (50_000, 16))
     rows = Rows(write_array(tmp_path / "rows.npy", array))
     index = np.random.default_rng(0).integers(0, len(array), 200_000)
-    for _ in rows.pass_reads(index, part_bytes=1 << 20):
-        pass
+    assert same(rows.read(index, whole_pass=True), array[index])
     assert rows.stats.read_bytes <= array.nbytes * 1.05
     assert rows.stats.read_requests <= 60
-
-
-def test_an_abandoned_pass_stops(tmp_path: Path) -> None:
-    array = random_array("<f4", (50_000, 16))
-    rows = Rows(write_array(tmp_path / "rows.npy", array))
-    parts = rows.pass_reads(np.arange(len(array)), part_bytes=10_000)
-    next(parts)
-    parts.close()  # type: ignore[attr-defined]
-    assert rows.stats.requests < len(array) / 10
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("graphbox-pass")]
 
 
 def test_many_requests_at_once_come_in_their_order(tmp_path: Path) -> None:
@@ -179,8 +150,7 @@ def test_what_is_used_often_is_kept(tmp_path: Path) -> None:
         if round_ == 9:
             before = rows.stats
         if round_ % 10 == 9:
-            for _ in rows.pass_reads(np.arange(len(array))):
-                pass
+            rows.read(np.arange(len(array)), whole_pass=True)
     hits = rows.stats.hits - before.hits
     asked = rows.stats.requests - before.requests - 2 * len(array)
     assert hits / asked > 0.8 * share
@@ -303,14 +273,12 @@ def test_rows_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"from 0 to 99, received 100 at position 1"):
         rows.rows([5, 100, -1])
     with pytest.raises(UsageError, match=r"received -3 at position 0"):
-        list(rows.pass_reads([-3]))
+        rows.rows([-3])
     with pytest.raises(UsageError, match="expected integers"):
         rows.rows([0.5])
     for out in (np.empty((2, 4)), np.empty((3, 4), "<f4"), np.empty((4, 2), "<f4").T):
         with pytest.raises(UsageError, match=r"C-contiguous array float32 \[2, 4\]"):
             rows.rows([0, 1], out=out)
-    with pytest.raises(UsageError, match="part_bytes"):
-        rows.pass_reads([0], part_bytes=0)
     with pytest.raises(UsageError, match="budget_bytes"):
         Rows(file, budget_bytes=-1)
     with pytest.raises(UsageError, match="backend must be"):
@@ -386,14 +354,6 @@ def test_lists_are_those_of_numpy(tmp_path: Path, dtype: str, backend: Backend) 
                 assert same(read.items["weight"], weights[read.positions()])
                 assert same(values[read.positions()], expected)
             assert lists.stats.resident_bytes <= budget
-        index = rng.integers(0, 3000, 9000)
-        seen = np.zeros(len(index), np.int64)
-        for positions, part_offsets, part in lists.pass_reads(index, part_requests=1000):
-            expected_offsets, expected = expected_lists(offsets, values, index[positions])
-            assert (part_offsets == expected_offsets).all()
-            assert same(part, expected)
-            seen[positions] += 1
-        assert (seen == 1).all()
 
 
 def test_lists_say_what_is_wrong(tmp_path: Path) -> None:

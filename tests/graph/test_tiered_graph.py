@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from graphbox.graph.delta import append, remove
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.tier import TierOptions
-from graphbox.graph.tiered_graph import NeighborLists, TieredGraph
+from graphbox.graph.tiered_edges import Payload, TieredEdges
+from graphbox.graph.tiered_graph import TieredGraph
 
 NODES, EDGES = 2000, 30_000
 TO = ("node", "to", "node")
@@ -104,20 +106,29 @@ def change(path: Path) -> Graph:
     return Graph.open(path)
 
 
-def check_neighbors(found: NeighborLists, expected: CSC | CSR, index: np.ndarray, *, payload: bool) -> None:
+def check_neighbors(
+    edges: TieredEdges, expected: CSC | CSR, index: np.ndarray, *, payload: Sequence[Payload] = ()
+) -> None:
+    """Compare lists, whole ones and edge by edge, with those in memory."""
     rows = [slice(*expected.indptr[[i, i + 1]]) for i in index]
-    ids = getattr(expected, "edge_ids", None)
-    ids = np.arange(len(expected.indices)) if ids is None else ids
-    assert (np.diff(found.offsets) == [row.stop - row.start for row in rows]).all()
-    pairs: list[tuple[str, Any, Any]] = [
-        ("nodes", found.nodes, expected.indices),
-        ("edge_ids", found.edge_ids, ids),
-    ]
-    if payload:
-        pairs += [(name, found.payload[name], getattr(expected, name)) for name in ("weight", "timestamp")]
-    for name, values, all_values in pairs:
-        wanted = np.concatenate([all_values[:0], *(all_values[row] for row in rows)])
-        assert np.array_equal(values, wanted), name
+
+    def wanted(values: Any) -> np.ndarray:
+        return np.concatenate([values[:0], *(values[row] for row in rows)])
+
+    offsets, neighbors = edges.neighbor_lists(index)
+    assert (np.diff(offsets) == [row.stop - row.start for row in rows]).all()
+    assert np.array_equal(neighbors, wanted(expected.indices))
+    bounds = edges.bounds(index)
+    used = bounds[:, 0] < bounds[:, 1]
+    positions, columns = edges.lists_between(index[used], bounds[used], payload)
+    for name in ("indices", *payload):
+        assert np.array_equal(columns[name], wanted(getattr(expected, name))), name
+    assert np.array_equal(edges.neighbors(positions), wanted(expected.indices))
+    for column in payload:
+        assert np.array_equal(edges.payload(column, positions), wanted(getattr(expected, column)))
+    if isinstance(expected, CSC):
+        ids = np.arange(len(expected.indices)) if expected.edge_ids is None else expected.edge_ids
+        assert np.array_equal(edges.edge_ids(positions), wanted(ids))
 
 
 def check_graph(tiered: TieredGraph, graph: Graph) -> None:
@@ -134,18 +145,7 @@ def check_graph(tiered: TieredGraph, graph: Graph) -> None:
             np.full(20, num_nodes - 1),
             np.zeros(0, np.int64),
         ):
-            found = tiered.in_neighbors(TO, index, payload=("weight", "timestamp"))
-            check_neighbors(found, csc, index, payload=True)
-            check_neighbors(tiered.in_neighbors("to", index), csc, index, payload=False)
-            seen = np.zeros(len(index), np.int64)
-            for positions, part in tiered.pass_in_neighbors(TO, index, payload=("weight", "timestamp")):
-                check_neighbors(part, csc, index[positions], payload=True)
-                seen[positions] += 1
-            for positions, rows in tiered.pass_feature_rows("node", "taste", index, part_bytes=10_000):
-                assert rows.nbytes <= 10_000
-                assert np.array_equal(rows, graph.feature("node", "taste")[index[positions]])
-                seen[positions] += 1
-            assert (seen == 2).all()
+            check_neighbors(tiered.edges("to"), csc, index, payload=("weight", "timestamp"))
             for name in ("age", "paid", "taste"):
                 expected = graph.feature("node", name)[index]
                 assert np.array_equal(
@@ -207,16 +207,13 @@ def test_out_neighbors_where_they_are_on_disk(tmp_path: Path, changed: bool) -> 
     graph = change(tmp_path / "graph") if changed else graph
     tiered = graph.tiered(topology_bytes=2_000_000)
     index = np.random.default_rng(0).integers(0, graph.num_nodes("node"), 900)
-    check_neighbors(tiered.out_neighbors(TO, index), graph.csr(TO), index, payload=False)
-    check_neighbors(tiered.in_neighbors(TO, index), graph.csc(TO), index, payload=False)
+    check_neighbors(tiered.edges(TO, "out"), graph.csr(TO), index)
+    check_neighbors(tiered.edges(TO), graph.csc(TO), index)
     back = ("node", "from", "node")
-    found = tiered.in_neighbors(back, index, payload=("weight", "timestamp"))
-    check_neighbors(found, graph.csc(back), index, payload=True)
-    check_neighbors(tiered.in_neighbors(back, index), graph.csc(back), index, payload=False)
-    for positions, part in tiered.pass_in_neighbors(back, index, payload=("timestamp", "weight")):
-        check_neighbors(part, graph.csc(back), index[positions], payload=True)
+    check_neighbors(tiered.edges(back), graph.csc(back), index, payload=("weight", "timestamp"))
+    check_neighbors(tiered.edges(back), graph.csc(back), index)
     with pytest.raises(UsageError, match="received a reverse one") as caught:
-        tiered.out_neighbors(back, index)
+        tiered.edges(back, "out")
     assert "the in-neighbours of node__to__node" in str(caught.value.hint)
 
 
@@ -232,10 +229,8 @@ def test_types_that_only_a_change_has(tmp_path: Path) -> None:
     graph = Graph.open(tmp_path / "graph")
     tiered = graph.tiered(topology_bytes=changed_bytes(graph))
     index = np.array([1, 0, 2])
-    check_neighbors(tiered.in_neighbors(likes, index), graph.csc(likes), index, payload=False)
-    check_neighbors(
-        tiered.out_neighbors(likes, [5, 6, 7]), graph.csr(likes), np.array([5, 6, 7]), payload=False
-    )
+    check_neighbors(tiered.edges(likes), graph.csc(likes), index)
+    check_neighbors(tiered.edges(likes, "out"), graph.csr(likes), np.array([5, 6, 7]))
     assert tiered.feature_rows("tag", "size", [1, 0, 2]).tolist() == [2.0, 1.0, 3.0]
 
 
@@ -243,11 +238,11 @@ def test_errors_of_a_graph_in_tiers(tmp_path: Path) -> None:
     graph = make_graph(tmp_path / "graph")
     tiered = graph.tiered()
     with pytest.raises(UsageError, match="from 0 to 1999, received 2000 at position 1"):
-        tiered.in_neighbors(TO, [0, 2000])
+        tiered.edges(TO).neighbor_lists(np.array([0, 2000]))
     with pytest.raises(UsageError, match="received -1 at position 0"):
         tiered.feature_rows("node", "age", [-1])
     with pytest.raises(NotFoundError, match="no out-neighbours on disk") as caught:
-        tiered.out_neighbors(TO, [0])
+        tiered.edges(TO, "out")
     assert "csr: true" in str(caught.value.hint)
     with pytest.raises(NotFoundError, match="no feature `agee`"):
         tiered.feature_rows("node", "agee", [0])
@@ -256,7 +251,7 @@ def test_errors_of_a_graph_in_tiers(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected slots"):
         tiered.slot_lists("node", "age", [0])
     with pytest.raises(NotFoundError, match="edge type"):
-        tiered.in_neighbors(("node", "too", "node"), [0])
+        tiered.edges(("node", "too", "node"))
     with pytest.raises(UsageError, match="built in memory"):
         Graph.from_coo([0], [1]).tiered()
     with pytest.raises(UsageError, match="topology_bytes: expected 0 bytes or more, received -1"):

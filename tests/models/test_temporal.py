@@ -157,7 +157,7 @@ class TestNetwork:
         network(inputs).sum().backward()
         assert network.rows is not None
         keys = {*inputs.source.keys.flatten().tolist(), *inputs.target.keys.flatten().tolist()} - {-1}
-        assert len(network.rows.table) == len(keys)
+        assert len(network.rows.table.local) == len(keys)
 
     def test_vectors_of_nodes_do_not_depend_on_partners(self) -> None:
         memory, _ = filled((40,), one_type=False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphbox import _core
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UnsupportedError
 from graphbox.philox_gpu import batch_keys
 from graphbox.sample import (
     DeviceGraph,
@@ -18,19 +18,18 @@ from graphbox.sample import (
     skip_gram_pairs,
     walk_pairs,
 )
-from graphbox.sample.device_pairs import pairs_of_tensor
 from graphbox.sample.device_walk import plan_device_walk
 from graphbox.sample.pairs_gpu import (
     WINDOW_STREAM,
     DeviceWindows,
+    WalkPlaces,
     count_pairs,
     keep_thresholds,
     places_of_walks,
-    write_pairs,
 )
 from graphbox.sample.walk_gpu import WALK_STREAM, DeviceWalker, WalkerDraws
 from graphbox.sample.walk_plan import WalkOptions
-from tests.sample.device_sampling import Lists, one_type, random_csc
+from tests.sample.device_sampling import one_type, random_csc
 
 KEY = (2**64 - 3, 2**32 - 2, 2**63 + 5)  # seed, epoch, batch
 
@@ -40,6 +39,17 @@ def draws_of_batches(device: torch.device, stream: int, sizes: list[int]) -> Wal
     counts = torch.tensor(sizes, dtype=torch.int64, device=device)
     positions = torch.cat([torch.arange(size, device=device) for size in (0, *sizes)])
     return WalkerDraws(torch.repeat_interleave(keys, counts), positions)
+
+
+def pairs_of_places(places: WalkPlaces) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return all pairs of a centre and a context, centre by centre."""
+    size = int(places.begins[-1])
+    key, first, last = (each[:size] for each in (places.key, places.first, places.last))
+    spans = last - first
+    centers = torch.repeat_interleave(spans)
+    contexts = torch.arange(len(centers), device=key.device) + (first - (spans.cumsum(0) - spans))[centers]
+    is_pair = contexts != centers
+    return key[centers[is_pair]], key[contexts[is_pair]]
 
 
 class DevicePairs:
@@ -113,17 +123,15 @@ class DevicePairs:
             torch.from_numpy(path_of).to(device) if "paths" in options else None,
         )
         reach = min(window, 10)
-        for ours, theirs in zip(write_pairs(places, reach), expected, strict=True):
+        for ours, theirs in zip(pairs_of_places(places), expected, strict=True):
             np.testing.assert_array_equal(ours.cpu(), theirs)
         different = count_pairs(places, reach, skip_equal=True)
         assert int(different.sum()) == np.count_nonzero(expected[0] != expected[1])
 
-    def test_too_short(self, device: torch.device) -> None:
+    def test_longest_and_no_walks(self, device: torch.device) -> None:
         walks = torch.arange(4, device=device)[None]
         places = places_of_walks(walks, DeviceWindows(1), draws_of_batches(device, WINDOW_STREAM, [1]))
-        room = torch.empty(2, 5, dtype=torch.int64, device=device)
-        with pytest.raises(UsageError, match="expected room for 6 pairs, received 5"):
-            write_pairs(places, 1, (room[0], room[1]))
+        assert int(count_pairs(places, 1).sum()) == len(pairs_of_places(places)[0]) == 6
         with pytest.raises(UnsupportedError, match="at most 65536 nodes, received 65537"):
             places_of_walks(
                 torch.zeros(1, 65537, dtype=torch.int64, device=device),
@@ -131,73 +139,13 @@ class DevicePairs:
                 draws_of_batches(device, WINDOW_STREAM, [1]),
             )
         none = places_of_walks(walks[:0], DeviceWindows(1), draws_of_batches(device, WINDOW_STREAM, []))
-        assert [len(each) for each in write_pairs(none, 1)] == [0, 0]
+        assert int(none.begins[-1]) == 0
+        assert len(count_pairs(none, 1)) == 0
 
-    @pytest.mark.parametrize("options", [{}, {"p": 0.5}, {"weighted": True, "dynamic_window": True}])
-    @pytest.mark.parametrize("chunk_pairs", [1, 90, 2**20])
-    def test_walk_pairs(self, device: torch.device, options: dict[str, Any], chunk_pairs: int) -> None:
-        csr = random_csc(np.random.default_rng(3), 40, 40, [0, 1, 2, 3, 12])
-        for row in range(40):
-            csr.indices[csr.indptr[row] : csr.indptr[row + 1]].sort()
-        start = np.random.default_rng(4).integers(0, 40, 7)
-        options = {**options, "subsample": np.linspace(0.3, 1, 40), "seed": 2**63 + 9, "epoch": 3, "batch": 4}
-        expected = [*walk_pairs(csr, start, 5, 2, chunk_pairs=chunk_pairs, **options)]
-        chunks: Any = [
-            *walk_pairs(DeviceGraph(one_type(csr), device), start, 5, 2, chunk_pairs=chunk_pairs, **options)
-        ]
-        assert len(chunks) == len(expected)
-        for ours, theirs in zip(chunks, expected, strict=True):
-            for tensor, array in zip(ours, theirs, strict=True):
-                assert tensor.device.type == device.type
-                np.testing.assert_array_equal(tensor.cpu(), array)
-
-    def test_walk_pairs_along_metapaths(self, device: torch.device) -> None:
-        rng = np.random.default_rng(6)
-        buys, like = ("user", "buys", "item"), ("item", "like", "item")
-        graph = Lists(
-            {"user": 9, "item": 12},
-            {buys: random_csc(rng, 12, 9, [0, 2, 4]), like: random_csc(rng, 12, 12, [1, 3])},
-        )
-        graph.turn_around()
-        start = rng.integers(0, 9, 8)
-        options: dict[str, Any] = {
-            "metapaths": [[buys, ("item", "rev_buys", "user")], [buys, like, ("item", "rev_buys", "user")]],
-            "type_offsets": {"user": 12, "item": 0},
-            "subsample": np.linspace(0.4, 1, 21),
-        }
-        (expected,) = walk_pairs(graph, start, 6, 3, **options)
-        on_device: Any = DeviceGraph(graph, device)
-        (pairs,) = walk_pairs(on_device, start, 6, 3, **options)
-        for ours, theirs in zip(pairs, expected, strict=True):
-            np.testing.assert_array_equal(torch.as_tensor(ours).cpu(), theirs)
-        with pytest.raises(UsageError, match="none for 'item'"):
-            walk_pairs(on_device, start, 6, 3, **{**options, "type_offsets": {"user": 12}})
-        with pytest.raises(UsageError, match="for all keys; it has 20, there is key 20"):
-            walk_pairs(on_device, start, 6, 3, **{**options, "subsample": np.ones(20)})
-        with pytest.raises(UsageError, match=r"0 to 1, received 2.0 for key 3"):
-            walk_pairs(on_device, start, 6, 3, **{**options, "subsample": np.r_[1, 1, 1, 2, np.ones(17)]})
-        with pytest.raises(UnsupportedError, match="walks on a device know no second"):
-            walk_pairs(on_device, start, 6, 3, **options, second=start)
-
-    def test_pairs_of_a_tensor(self, device: torch.device) -> None:
-        walks = torch.tensor([[3, 1, -1, 7], [0, 2, 2, 1]], dtype=torch.int32, device=device)
-        offsets, keep = np.array([[0, 4, 0, 0]]), np.linspace(0, 1, 8)
-        expected = skip_gram_pairs(
-            walks.cpu().numpy(), 2, column_offsets=offsets[0], subsample=keep, dynamic_window=True, seed=3
-        )
-        room = torch.empty(2, 30, dtype=torch.int64, device=device)
-        for out in (None, (room[0], room[1])):
-            pairs = pairs_of_tensor(walks, 2, offsets, True, keep, (3, 0, 0), out)
-            for ours, theirs in zip(pairs, expected, strict=True):
-                np.testing.assert_array_equal(ours.cpu(), theirs)
-        with pytest.raises(UsageError, match="it has 5, there is key 7"):
-            pairs_of_tensor(walks, 2, None, True, keep[:5], (3, 0, 0), None)
-        with pytest.raises(UsageError, match="each of 4 columns, received 3"):
-            pairs_of_tensor(walks, 2, offsets[:, :3], True, None, (3, 0, 0), None)
-        with pytest.raises(UsageError, match=r"received torch.float32 \(2, 4\)"):
-            pairs_of_tensor(walks.float(), 2, None, True, None, (3, 0, 0), None)
-        with pytest.raises(UsageError, match=r"one dimension, received torch.float32 \(30,\)"):
-            pairs_of_tensor(walks, 2, None, True, None, (3, 0, 0), (room[0].float(), room[1]))
+    def test_pairs_of_a_graph_on_a_device_are_refused(self, device: torch.device) -> None:
+        graph: Any = DeviceGraph(one_type(random_csc(np.random.default_rng(3), 4, 4, [1])), device)
+        with pytest.raises(UnsupportedError, match="expected a graph in memory, received DeviceGraph"):
+            walk_pairs(graph, [0], 2, 1)
 
     @pytest.mark.parametrize("p", [1.0, 0.5])
     def test_walkers_of_several_batches(self, device: torch.device, p: float) -> None:

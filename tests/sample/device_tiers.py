@@ -12,11 +12,17 @@ import torch
 from graphbox.errors import DataError, NotFoundError, UnsupportedError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
-from graphbox.sample import DeviceGraph, ExcludedEdges, NeighborLoader, sample_heterogeneous, sample_neighbors
+from graphbox.sample import (
+    DeviceGraph,
+    ExcludedEdges,
+    NeighborLoader,
+    SampleRequest,
+    prepare_sampler,
+    sample_heterogeneous,
+    sample_neighbors,
+)
 from graphbox.sample.disk_lists import DiskLists
-from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.pinned import to_device
-from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 from tests.graph.test_tiered_graph import change, make_graph
 from tests.sample.device_loaders import assert_same_batch
 from tests.sample.device_sampling import assert_same
@@ -66,16 +72,16 @@ BUDGETS = [(0, 0), (0, 4_000), (KNOWN * ROWS, 0), (KNOWN * ROWS + 900, 1_500), (
 def check(graph: DeviceGraph, seeds: list[dict[str, Any]], num_neighbors: Any, **options: Any) -> None:
     """Sample a pass from disk, and compare it with samples of the graph in memory."""
     whole = graph.graph
-    hops = hops_by_edge_type(whole, num_neighbors)
-    lists = graph.disk_lists(list(hops))
-    assert lists is not None
-    keys = [(7, 3, number + 10) for number in range(len(seeds))]
-    replace = options.pop("replace", False)
-    sampled = sample_disk_lists(graph, lists, seeds, hops, replace=replace, keys=keys, **options)
+    sampler = prepare_sampler(graph, num_neighbors, seed=7, **options)
+    sampled = sampler.sample(
+        [SampleRequest(each, epoch=3, batch=number + 10) for number, each in enumerate(seeds)]
+    )
+    sampled_types = num_neighbors if isinstance(num_neighbors, dict) else graph.edge_types
+    assert graph.disk_lists([each for each in graph.edge_types if each in sampled_types]) is not None
     assert len(sampled) == len(seeds)
-    for each, sample, (seed, epoch, batch) in zip(seeds, sampled, keys, strict=True):
-        key = {"seed": seed, "epoch": epoch, "batch": batch}
-        expected: Any = sample_heterogeneous(whole, each, hops, replace=replace, **key, **options)  # type: ignore[call-overload]
+    for number, (each, sample) in enumerate(zip(seeds, sampled, strict=True)):
+        key = {"seed": 7, "epoch": 3, "batch": number + 10}
+        expected: Any = sample_heterogeneous(whole, each, num_neighbors, **key, **options)  # type: ignore[call-overload]
         assert_same(sample, expected, graph.device)
         for name in ("weight", "timestamp"):
             ours, theirs = getattr(sample, name), getattr(expected, name)

@@ -16,7 +16,6 @@ from graphbox.sample.pairs_gpu import (
     count_pairs,
     keep_thresholds,
     places_of_walks,
-    write_pairs,
 )
 from tests.sample.device_pairs import DevicePairs, draws_of_batches
 
@@ -46,6 +45,5 @@ def test_kernels_compile(
             path_of = None if windows.column_offsets is None else torch.zeros(2, dtype=torch.int64)
             places = places_of_walks(walks, windows, draws, path_of)
             count_pairs(places, 2, skip_equal=True)
-            write_pairs(places, 2)
         NegativeSampler([1, 2]).on_device(device).sample(3)
         NegativeSampler.uniform(2**32 - 1).on_device(device).sample(3)

@@ -16,10 +16,11 @@ from graphbox.graph.format import FolderWriter
 from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.native import Int64Array
-from graphbox.sample import sample_heterogeneous, sample_pass
+from graphbox.sample import sample_heterogeneous
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.tiered_neighbor import PassSample
 from tests.graph.test_tiered_graph import TO, change, make_graph
+from tests.sample.passes import sample_pass
 from tests.sample.test_tiered_neighbor import BUYS, FROM, KNOWS, SHOWN, same
 
 LATEST = 10**12
@@ -83,7 +84,7 @@ def check(
         excluded_edges=excluded,
         edge_attributes=edge_attributes,
         seed=7,
-        batches=[(3, number) for number in range(len(seeds))],
+        epoch=3,
         num_threads=threads,
         **options,
     )
@@ -252,12 +253,8 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sample_pass(tiered, seeds, [2], input_time=[{"node": [1]}])
     with pytest.raises(UsageError, match="times for the node types with seeds"):
         sample_pass(tiered, seeds, [2], input_time=[{}])
-    with pytest.raises(UsageError, match="input_time: expected one entry for each of 1 batches"):
-        sample_pass(tiered, seeds, [2], input_time=[])
-    with pytest.raises(UsageError, match="excluded_edges: expected one entry"):
-        sample_pass(tiered, seeds, [2], excluded_edges=[])
     with pytest.raises(UsageError, match="expected uniform or last"):
-        sample_pass(tiered, seeds, [2], input_time=times, temporal_strategy="first")  # type: ignore[arg-type]
+        sample_pass(tiered, seeds, [2], input_time=times, temporal_strategy="first")
     with pytest.raises(UsageError, match="cannot be drawn with replacement"):
         sample_pass(tiered, seeds, [2], replace=True, input_time=times, temporal_strategy="last")
     with pytest.raises(UsageError, match="their weights cannot count"):

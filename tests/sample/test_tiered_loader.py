@@ -15,11 +15,13 @@ import pytest
 from graphbox.errors import ConflictError, DoesNotFitError, FormatError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
-from graphbox.sample import NeighborLoader, sample_pass
+from graphbox.sample import NeighborLoader
 from graphbox.sample.fetch import PassFetch, TierFetch
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood
 from graphbox.sample.options import NeighborOptions
+from graphbox.sample.sampling_plan import SampleRequest
 from tests.graph.test_tiered_graph import TO, change, make_graph
+from tests.sample.passes import sample_pass
 
 NAMES = ("age", "paid", "taste", "words")
 MIB = 1 << 20

@@ -15,8 +15,9 @@ from graphbox.errors import DataError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.graph.tier import TierOptions
-from graphbox.sample import HeteroSample, sample_heterogeneous, sample_pass
+from graphbox.sample import HeteroSample, sample_heterogeneous
 from tests.graph.test_tiered_graph import change, make_graph
+from tests.sample.passes import sample_pass
 
 FROM = ("node", "from", "node")
 KNOWS = ("user", "knows", "user")
@@ -47,12 +48,18 @@ def check(
     options: TierOptions | None = None,
 ) -> None:
     tiered = graph.tiered(topology_bytes=topology_bytes, options=options)
-    keys = [(3, 10 + number) for number in range(len(seeds))]
     sampled = sample_pass(
-        tiered, seeds, num_neighbors, replace=replace, edge_attributes=edge_attributes, seed=7, batches=keys
+        tiered,
+        seeds,
+        num_neighbors,
+        epoch=3,
+        first_batch=10,
+        replace=replace,
+        edge_attributes=edge_attributes,
+        seed=7,
     )
     assert len(sampled) == len(seeds)
-    for number, (each, (epoch, batch)) in enumerate(zip(seeds, keys, strict=True)):
+    for number, each in enumerate(seeds):
         expected: HeteroSample[Any] = sample_heterogeneous(
             graph,
             each,
@@ -60,8 +67,8 @@ def check(
             replace=replace,
             edge_attributes=edge_attributes,
             seed=7,
-            epoch=epoch,
-            batch=batch,
+            epoch=3,
+            batch=10 + number,
         )
         same(sampled[number], expected)
         for node_type in graph.node_types:
@@ -163,10 +170,8 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sample_pass(tiered, seeds, {FROM: [2]})
     with pytest.raises(UsageError, match="from -1"):
         sample_pass(tiered, seeds, [-2])
-    with pytest.raises(UsageError, match="one entry for each of 1 batches, received 0"):
-        sample_pass(tiered, seeds, [2], batches=[])
     with pytest.raises(UsageError, match="some of weight, timestamp"):
-        sample_pass(tiered, seeds, [2], edge_attributes="weight")  # type: ignore[arg-type]
+        sample_pass(tiered, seeds, [2], edge_attributes="weight")
     bare = Graph.from_coo([0], [1])
     bare.save(tmp_path / "bare")
     with pytest.raises(UsageError, match="no sampled edges have a weight"):

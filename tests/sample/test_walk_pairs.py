@@ -76,11 +76,6 @@ def test_pairs_agree_with_the_plain_implementation(data: st.DataObject) -> None:
     key = _core.philox_key(WINDOW_STREAM, 7, 1, 2)
     expected = plain_pairs(walks.tolist(), window, offsets or [0] * width, key, dynamic=dynamic, keep=keep)
     assert list(zip(centers.tolist(), contexts.tolist(), strict=True)) == expected
-    out = np.full(len(expected) + 3, 99), np.full(len(expected) + 5, 99)
-    into = skip_gram_pairs(walks, window, out=out, **arguments)
-    np.testing.assert_array_equal(into, (centers, contexts))
-    assert np.shares_memory(into[0], out[0]) or not expected
-    assert (out[0][len(expected) :] == 99).all()
 
 
 def test_pairs_same_for_any_number_of_threads() -> None:
@@ -96,20 +91,8 @@ def test_pairs_of_torch_walks() -> None:
     assert torch.equal(contexts, torch.tensor([1, 0, 0, 1, 1, 0]))
 
 
-def test_pairs_into_torch() -> None:
-    out = torch.zeros(10, dtype=torch.int64), torch.zeros(10, dtype=torch.int64)
-    centers, _ = skip_gram_pairs(torch.tensor([[5, 6]]), 1, out=out)
-    assert centers.tolist() == [5, 6]
-    assert out[1][:2].tolist() == [6, 5]
-
-
 def test_wrong_pairs() -> None:
     walks = np.array([[0, 1, 2]])
-    with pytest.raises(UsageError, match="room for 6 pairs, received 4"):
-        skip_gram_pairs(walks, 2, out=(np.zeros(4, dtype=np.int64), np.zeros(9, dtype=np.int64)))
-    for bad in (np.zeros(9), np.zeros(9, dtype=np.int32), np.zeros((3, 3), dtype=np.int64), [0] * 9):
-        with pytest.raises(UsageError, match="writable int64"):
-            skip_gram_pairs(walks, 2, out=(bad, bad))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="one entry for each column of walks: 3, received 2"):
         skip_gram_pairs(walks, 2, column_offsets=[0, 1])
     for window in (0, -1, 1.5, True):

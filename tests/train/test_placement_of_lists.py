@@ -14,8 +14,6 @@ pytest.importorskip("pyarrow", reason="graphs need pyarrow, which is not install
 pytest.importorskip("triton", reason="kernels need Triton")
 
 from graphbox.sample import DeviceGraph, sample_heterogeneous
-from graphbox.sample.hops import hops_by_edge_type
-from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 from graphbox.train.plan import GraphCounts
 from graphbox.train.plan.accesses import DegreeClasses
 from graphbox.train.plan.device_plan import Gpu, plan_devices
@@ -71,11 +69,7 @@ def test_lists_are_on_the_gpu_if_the_plan_says_so(tmp_path: Path, bytes_of_node:
         on_device = DeviceGraph(source, "cpu", hbm_bytes=room)
         for seed in range(2):
             seeds = {name: torch.arange(graph.num_nodes(name)) for name in ("user", "item")}
-            if (found := on_device.disk_lists(graph.edge_types)) is None:
-                sample_heterogeneous(on_device, seeds, [3, 2], seed=seed)
-            else:
-                hops = hops_by_edge_type(graph, [3, 2])
-                sample_disk_lists(on_device, found, [seeds], hops, replace=False, keys=[(seed, 0, 0)])
+            sample_heterogeneous(on_device, seeds, [3, 2], seed=seed)
             on_device.end_pass()
         assert on_device.device_bytes <= room
         are_whole = all(each.is_near for each in lists)

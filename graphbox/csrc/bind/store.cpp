@@ -17,7 +17,6 @@
 #include "bind/nouns.h"
 #include "store/arrays.h"
 #include "store/gather.h"
-#include "store/order.h"
 #include "store/trace_cache.h"
 
 namespace graphbox::bind {
@@ -213,22 +212,6 @@ nb::dict stats(const Store& self) {
   return result;
 }
 
-std::pair<NumpyArray<std::uint32_t>, std::vector<std::int64_t>> pass_order(InputArray<std::int64_t> index,
-                                                                           std::int64_t limit,
-                                                                           std::int64_t part_requests, int threads) {
-  if (part_requests < 1) {
-    throw Error(ErrorKind::kUsage, "expected 1 request or more in a part, received " + std::to_string(part_requests),
-                "part_requests");
-  }
-  PassOrder order;
-  {
-    const ReleasedGil release;
-    check_index(view(index), limit, "index");
-    order = order_pass(view(index), limit, part_requests, threads);
-  }
-  return {to_numpy(std::move(order.positions)), std::move(order.bounds)};
-}
-
 }  // namespace
 
 void add_store(nb::module_& module) {
@@ -265,9 +248,6 @@ void add_store(nb::module_& module) {
   module.def("gather_rows", &gather, nb::arg("table").noconvert(), nb::arg("row_bytes"), nb::arg("rows"),
              nb::arg("index").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
              "Rows of the table uint8[rows * row bytes] into uint8[n * row bytes].");
-  module.def("order_pass", &pass_order, nb::arg("index").noconvert(), nb::arg("limit"), nb::arg("part_requests"),
-             nb::arg("threads"),
-             "Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.");
   module.def(
       "pooled_bytes",
       [](std::size_t bytes) { return to_numpy(PooledArray<std::uint8_t>(static_cast<std::int64_t>(bytes))); },

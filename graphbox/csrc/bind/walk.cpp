@@ -10,7 +10,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -208,21 +207,6 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
   return pairs.to_python();
 }
 
-std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
-                                  int threads, OutputArray<std::int64_t> centers, OutputArray<std::int64_t> contexts) {
-  const SkipGramRequest request = given_walks_request(walks, arguments, key, threads);
-  const ReleasedGil release;
-  const SkipGramPairs pairs(request);
-  const auto room = static_cast<std::int64_t>(std::min(centers.shape(0), contexts.shape(0)));
-  if (pairs.count() > room) {
-    throw Error(ErrorKind::kUsage,
-                "out must have room for " + std::to_string(pairs.count()) + " pairs, received " + std::to_string(room),
-                "out", "give fewer walks at a time or longer arrays");
-  }
-  pairs.write({centers.data(), contexts.data()});
-  return pairs.count();
-}
-
 Pairs walk_pairs(const PlanArrays& plan, const WalkerArrays& walkers, const PairTuple& arguments, const DrawKey& key,
                  int threads) {
   const WalkRequest request = with_walkers(plan, walkers, key, threads);
@@ -352,9 +336,6 @@ void add_walk(nb::module_& module) {
              nb::arg("key"), nb::arg("threads"),
              "All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets of columns\n"
              "[paths, width] or None, whether windows are drawn, and shares to keep or None.");
-  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(),
-             nb::arg("arguments").noconvert(), nb::arg("key"), nb::arg("threads"), nb::arg("centers").noconvert(),
-             nb::arg("contexts").noconvert(), "The same into arrays of the caller; returns the number of pairs.");
   module.def("walk_pairs", &walk_pairs, nb::arg("plan"), nb::arg("walkers"), nb::arg("arguments").noconvert(),
              nb::arg("key"), nb::arg("threads"),
              "The pairs of random_walks(), which are held only meanwhile.");

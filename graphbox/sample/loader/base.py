@@ -15,6 +15,7 @@ from graphbox.errors import UsageError
 from graphbox.native import Int64Array, epoch_number, thread_count
 from graphbox.sample.adjacency import GraphLike, is_tiered
 from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_neighbor import DeviceSampler
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.arguments import part_numbers, positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import assembly
@@ -25,7 +26,6 @@ from graphbox.sample.loader.device import (
     check_device_options,
     device_fetch,
     device_of_batches,
-    hold_lists,
 )
 from graphbox.sample.loader.edge_features import EdgeFeatures
 from graphbox.sample.loader.features import MemoryFetch, feature_names
@@ -34,15 +34,14 @@ from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.sample.loader.stages import (
     FetchStage,
-    MemorySampler,
     MemoryStages,
     Neighborhood,
-    SampleRequest,
-    SampleStage,
 )
 from graphbox.sample.loader.streams import DeviceStreams
-from graphbox.sample.loader.tiered import TieredSampler, TieredStages
+from graphbox.sample.loader.tiered import TieredStages
 from graphbox.sample.sampled import HeteroSample
+from graphbox.sample.sampler import sampler_of
+from graphbox.sample.sampling_plan import SampleRequest
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
@@ -150,17 +149,25 @@ class Loader(ABC):
         self._timeout_seconds = seconds(loading.timeout, "timeout")
         self._transform = loading.transform
         self._device_pass: DevicePass | None = None
-        self._sampler: SampleStage = MemorySampler(
-            on_device or self._graph, neighbors, 1 if self._pass_batches == 1 else self._threads
-        )
         fetch: FetchStage | None = loading.fetch
+        tiered = graph if is_tiered(graph) else None if on_device is None else on_device.tiered
+        rows = RowsAhead(tables)
+        # Passes are sampled one after the other, single batches at the same time.
+        is_stream = tiered is not None or rows.is_needed
+        self._sampler = sampler_of(
+            on_device or tiered or self._graph,
+            neighbors.num_neighbors,
+            neighbors.options,
+            neighbors.node_time,
+            self._threads if is_stream or self._pass_batches > 1 else None,
+        )
+        pass_sampler: Any = self._sampler
         if on_device is not None:
             check_device_options(on_device, tables)
-            hold_lists(on_device, neighbors, has_times=has_times)
-        tiered = graph if is_tiered(graph) else None if on_device is None else on_device.tiered
-        pass_sampler = None
+        if isinstance(self._sampler, DeviceSampler):
+            self._sampler.hold(has_times=has_times)
+            pass_sampler = DevicePassSampler(self._sampler)
         if on_device is not None and tiered is not None:
-            pass_sampler = DevicePassSampler(on_device, neighbors)
             self._device_pass = DevicePass([fetch], None)
         elif on_device is not None:
             fetch = fetch or device_fetch(on_device, loading.features)
@@ -168,12 +175,11 @@ class Loader(ABC):
             self._pass_batches = 1
         names = {} if fetch is not None else feature_names(self._graph, loading.features)
         self._passes: TieredStages | MemoryStages | None = None
-        rows = RowsAhead(tables)
         pass_batches = None if loading.pass_batches is None else self._pass_batches
         if tiered is not None:
             self._passes = TieredStages(
                 tiered,
-                pass_sampler or TieredSampler(tiered, neighbors, self._threads),
+                pass_sampler,
                 names,
                 rows,
                 pass_batches,
@@ -181,8 +187,7 @@ class Loader(ABC):
             )
             names = {}
         elif rows.is_needed:
-            sampler = MemorySampler(self._graph, neighbors, self._threads)
-            self._passes = MemoryStages(sampler, rows, pass_batches)
+            self._passes = MemoryStages(self._sampler, rows, pass_batches)
         self._fetch: FetchStage = fetch or MemoryFetch(self._graph, names)
         self._edge_features = _edge_features(self._graph, loading, is_on_device=on_device is not None)
         self._assemble = assembly(loading.output, self._graph, device)

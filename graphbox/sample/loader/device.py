@@ -5,23 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphbox.device import chosen_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.device_neighbor import check_tiers, device_weighted_types, timed_types
-from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.loader.arguments import positive_integer
 from graphbox.sample.loader.features import FeatureNames
-from graphbox.sample.loader.stages import FetchStage, MemorySampler, Neighborhood, SampleRequest
-from graphbox.sample.sampled import HeteroSample
+from graphbox.sample.loader.stages import FetchStage
+from graphbox.sample.sampling_plan import SampleRequest
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     import torch
 
+    from graphbox.sample.device_neighbor import DeviceSampler
     from graphbox.sample.tiered_neighbor_gpu import DevicePassSample
     from graphbox.table.table import EmbeddingTable
 
@@ -61,30 +59,6 @@ def check_device_options(graph: DeviceGraph, tables: Mapping[str, EmbeddingTable
         )
 
 
-def hold_lists(graph: DeviceGraph, neighbors: Neighborhood, *, has_times: bool) -> None:
-    """Bring the lists that are sampled to where they are read, before features take what they leave.
-
-    Args:
-        graph: what is sampled.
-        neighbors: which.
-        has_times: seeds have times.
-
-    Raises:
-        UsageError: an unknown edge type, no weights, or no times.
-        UnsupportedError: lists on disk are to be sampled otherwise than uniformly, or up to times.
-    """
-    hops, options = hops_by_edge_type(graph, neighbors.num_neighbors), neighbors.options
-    by_weight = device_weighted_types(graph, hops, options)
-    node_time = neighbors.node_time
-    timed = timed_types(graph, hops, node_time) if has_times else []
-    by_alias = [each for each in hops if each in by_weight and each not in timed]
-    check_tiers(graph, hops, by_alias, disjoint=options.disjoint or has_times, times=has_times)
-    graph.hold([(each, "in") for each in hops], [(each, "in") for each in by_alias])
-    for each in timed:
-        of_sources = None if node_time is None else node_time[each[0]]
-        graph.times(each, "in", of_sources, weighted=each in by_weight)
-
-
 def device_fetch(graph: DeviceGraph, features: FeatureNames) -> FetchStage:
     """Return what fetches features on the device of ``graph``."""
     from graphbox.sample.device_features import DeviceFeatures  # which knows features by this package
@@ -98,14 +72,12 @@ class DevicePassSampler:
     Which lists are where is chosen anew after 1, 2, 4, ... batches, then always after 256 or more.
 
     Args:
-        graph: of a graph in tiers.
-        neighbors: which.
+        sampler: of the graph.
     """
 
-    def __init__(self, graph: DeviceGraph, neighbors: Neighborhood) -> None:
-        self._graph = graph
-        self._neighbors = neighbors
-        self._hops = hops_by_edge_type(graph, neighbors.num_neighbors)
+    def __init__(self, sampler: DeviceSampler) -> None:
+        self._graph = sampler.graph
+        self._sampler = sampler
         self._stream: torch.cuda.Stream | None = None
         self._made = 0
         self._due = 1  # at first all lists are on disk
@@ -121,7 +93,7 @@ class DevicePassSampler:
         from graphbox.sample.tiered_neighbor_gpu import DevicePassSample  # Triton, where it is used
 
         with self._on_own_stream() as stream:
-            samples = self._sample(requests)
+            samples = self._sampler.sample(requests)
             if stream is not None:
                 stream.synchronize()
             sampled = DevicePassSample(samples)
@@ -130,38 +102,6 @@ class DevicePassSampler:
                 self._graph.end_pass()
                 self._made, self._due = 0, min(2 * self._due, _PASS_BATCHES)
         return sampled
-
-    def _sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[torch.Tensor]]:
-        from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
-
-        options, graph = self._neighbors.options, self._graph
-        by_weight = device_weighted_types(graph, self._hops, options)
-        lists = graph.disk_lists(list(self._hops), by_weight)
-        if lists is not None and not any(request.excluded_edges for request in requests):
-            return sample_disk_lists(
-                graph,
-                lists,
-                [request.seeds for request in requests],
-                self._hops,
-                replace=options.replace,
-                keys=[(options.seed, request.epoch, request.batch) for request in requests],
-                edge_attributes=options.edge_attributes,
-            )
-        on_disk = {name: graph.values_on_disk(self._hops, name) for name in options.edge_attributes}
-        near = [name for name, lists in on_disk.items() if not lists]
-        neighbors = replace(self._neighbors, options=replace(options, edge_attributes=near))
-        sampler = MemorySampler(graph, neighbors, 1)
-        samples: list[HeteroSample[Any]] = list(sampler.sample(requests))
-        for name, having in on_disk.items():
-            values = {
-                each: found.values(name, [sample.edge_ids[each] for sample in samples])
-                for each, found in having.items()
-            }
-            for number, sample in enumerate(samples):
-                if having:
-                    own: Any = {name: {each: parts[number] for each, parts in values.items()}}
-                    samples[number] = replace(sample, **own)
-        return samples
 
     @contextmanager
     def _on_own_stream(self) -> Iterator[torch.cuda.Stream | None]:

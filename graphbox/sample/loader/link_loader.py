@@ -23,7 +23,8 @@ from graphbox.sample.loader.batch import LinkSeeds
 from graphbox.sample.loader.leakage import excluded_links, leaking_types
 from graphbox.sample.loader.negatives import LinkNegatives, NegativeSamplingLike, negative_sampling
 from graphbox.sample.loader.options import LoaderKeywords, split_keywords
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood
+from graphbox.sample.sampling_plan import SampleRequest
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph

@@ -21,7 +21,8 @@ from graphbox.sample.loader.arguments import (
 from graphbox.sample.loader.base import Drawn, Loader, digest
 from graphbox.sample.loader.batch import NodeSeeds
 from graphbox.sample.loader.options import LoaderKeywords, split_keywords
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood
+from graphbox.sample.sampling_plan import SampleRequest
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph

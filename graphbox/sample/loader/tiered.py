@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from itertools import islice, tee
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from graphbox.errors import DoesNotFitError, UnsupportedError
+from graphbox.errors import DoesNotFitError
+from graphbox.sample.fan_out import fan_out
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.fetched_lists import ListBudget
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 from graphbox.sample.sampled import HeteroSample
-from graphbox.sample.tiered_neighbor import PassSample, SampledPass, sample_pass
+from graphbox.sample.sampling_plan import SampleRequest
+from graphbox.sample.tiered_neighbor import SampledPass
 from graphbox.table.rows_ahead import BatchKeys, RowsAhead
 from graphbox.words import counted_bytes
 
@@ -36,48 +37,6 @@ class PassSampler(Protocol):
     def sample(self, requests: Sequence[SampleRequest]) -> SampledPass:
         """Return the samples of a pass; those of none are empty."""
         ...
-
-
-class TieredSampler:
-    """Samples passes in host memory.
-
-    Args:
-        graph: the graph.
-        neighbors: which.
-        threads: of one pass.
-
-    Raises:
-        UnsupportedError: neighbours are to be sampled by times of nodes.
-    """
-
-    def __init__(self, graph: TieredGraph, neighbors: Neighborhood, threads: int) -> None:
-        if neighbors.node_times is not None:
-            raise UnsupportedError(
-                "expected times of edges for a graph in tiers: those of nodes order edges in memory",
-                where="time_attr",
-                hint="leave it out, or give the loader the graph itself (its files are memory-mapped)",
-            )
-        self._graph = graph
-        self._neighbors = neighbors
-        self._threads = threads
-
-    def sample(self, requests: Sequence[SampleRequest]) -> PassSample:
-        """Return the samples of a pass.
-
-        Raises:
-            DoesNotFitError: one list that must be read as a whole takes too much of ``pass_bytes``.
-        """
-        times = [request.times for request in requests if request.times is not None]
-        return sample_pass(
-            self._graph,
-            [request.seeds for request in requests],
-            self._neighbors.num_neighbors,
-            input_time=times or None,
-            excluded_edges=[request.excluded_edges for request in requests],
-            batches=[(request.epoch, request.batch) for request in requests],
-            num_threads=self._threads,
-            **self._neighbors.options.keywords(),
-        )
 
 
 class TieredStages:
@@ -126,7 +85,7 @@ class TieredStages:
             if not self._rows.is_needed:
                 yield from self._fetched(passes)
                 return
-            own, others = tee(passes)
+            own, others = fan_out(passes, 2)
             del passes
             with (
                 closing(self._rows.over(map(_keys, others))) as rows,

@@ -27,8 +27,9 @@ from graphbox.sample.loader.leakage import excluded_links, leaking_types, merged
 from graphbox.sample.loader.link_loader import links_of
 from graphbox.sample.loader.negatives import node_sampler, with_links
 from graphbox.sample.loader.options import LoaderKeywords, split_keywords
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood
 from graphbox.sample.negative import NegativeSampler
+from graphbox.sample.sampling_plan import SampleRequest
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph

@@ -16,7 +16,8 @@ from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.loader.base import Drawn, Loader, digest
 from graphbox.sample.loader.batch import Place
 from graphbox.sample.loader.options import LoaderKeywords, split_keywords
-from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood
+from graphbox.sample.sampling_plan import SampleRequest
 from graphbox.train.processes import TrainingProcesses
 from graphbox.train.recommendation.candidates import Candidates, columns_among
 from graphbox.train.recommendation.known_links import KnownLinks

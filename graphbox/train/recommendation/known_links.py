@@ -16,7 +16,7 @@ from graphbox.graph.tiered_edges import TieredEdges
 from graphbox.graph.written_lists import Entries, block_edges, write_lists
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.recommendation.queries import known_links
+from graphbox.train.recommendation.queries import known_links, link_blocks
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import LinkSplit, RecommendSplit
 from graphbox.train.view import GraphView
@@ -43,9 +43,9 @@ class _LinksOnDisk:
 
     def take(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """See :class:`KnownLinks`."""
-        found = self._lists.read(rows, (), whole_pass=False)
-        position = np.repeat(np.arange(len(rows)), np.diff(found.offsets))
-        return position, found.nodes.astype(np.int64)
+        offsets, targets = self._lists.neighbor_lists(rows)
+        position = np.repeat(np.arange(len(rows)), np.diff(offsets))
+        return position, targets.astype(np.int64)
 
 
 def known_links_of(view: GraphView, split: RecommendSplit | LinkSplit, memory: TrainingMemory) -> KnownLinks:
@@ -73,7 +73,7 @@ def _links_on_disk(
     folder = memory.new_folder("known-links")
 
     def entries() -> Iterator[Entries]:
-        for links in _blocks(view, split, block_edges(memory.pass_bytes)):
+        for links in link_blocks(view, split, block_edges(memory.pass_bytes)):
             yield Entries(links[:, 0], links[:, 1], {})
             if split.within_one_type:
                 yield Entries(links[:, 1], links[:, 0], {})
@@ -85,21 +85,3 @@ def _links_on_disk(
     found = _LinksOnDisk(TieredEdges(opened[0], None, None, backwards=False))
     weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found
-
-
-def _blocks(view: GraphView, split: RecommendSplit | LinkSplit, most: int) -> Iterator[Int64Array]:
-    """Give source and target of known links, at most so many at a time: int64 [n, 2]."""
-    links = split.known(view.fold)
-    for first in range(0, len(links), most):
-        yield links[first : first + most]
-    if isinstance(split, LinkSplit):
-        return
-    ends = split.node_type, split.target_type
-    for edge_type in view.edge_types:
-        # The edges of a reverse type are those of the other, which is there as well.
-        if view.is_reverse(edge_type) or (edge_type[0], edge_type[2]) not in {ends, ends[::-1]}:
-            continue
-        is_forward = edge_type[0] == split.node_type
-        for block in view.edge_blocks(edge_type, most):
-            both = (block.source, block.target) if is_forward else (block.target, block.source)
-            yield np.stack(both, axis=1)

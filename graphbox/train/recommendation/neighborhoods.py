@@ -12,9 +12,8 @@ from torch import Tensor
 from graphbox.graph.schema import EdgeType
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.sage import NeighborBlock
-from graphbox.sample import HeteroSample, sample_heterogeneous
+from graphbox.sample import HeteroSample, SampleRequest, prepare_sampler
 from graphbox.sample.loader.assemble import sample_as_torch
-from graphbox.sample.tiered_neighbor import sample_pass
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.transfer import CPU, tensor_on
 from graphbox.train.view import GraphView
@@ -48,14 +47,17 @@ class Neighborhoods:
         threads: int | None = None,
     ) -> None:
         self._node_type = node_type
-        self._tiered: TieredGraph | None = None
+        tiered: TieredGraph | None = None
         if memory.graph_on_disk:
             view = memory.on_disk(view, relations)
-            self._tiered = memory.tiered(view)
-        self._view = view
-        self._num_neighbors = {relation: [num_neighbors] for relation in relations}
-        self._seed, self._threads = seed, threads
-        self._on_device = memory.sampled_on_device(view, [num_neighbors])
+            tiered = memory.tiered(view)
+        self._on_device = None if tiered is not None else memory.sampled_on_device(view, [num_neighbors])
+        self._sampler = prepare_sampler(
+            tiered or self._on_device or view,
+            {relation: [num_neighbors] for relation in relations},
+            seed=seed,
+            num_threads=threads,
+        )
         self._draws, self._due = 0, 1  # 1, 2, 4, ...: the graph of an epoch begins with none
 
     def draw(self, nodes: NDArray[np.int64], epoch: int, batch: int) -> HeteroSample[Tensor]:
@@ -71,29 +73,9 @@ class Neighborhoods:
             graph.end_pass()
             self._draws, self._due = 0, min(2 * self._due, _PASS_DRAWS)
         self._draws += 1
-        if self._tiered is not None:
-            return self._from_disk(nodes, epoch, batch)
-        return sample_heterogeneous(
-            self._view if graph is None else graph,
-            {self._node_type: tensor_on(nodes, CPU if graph is None else graph.device)},
-            self._num_neighbors,
-            seed=self._seed,
-            epoch=epoch,
-            batch=batch,
-            num_threads=self._threads,
-        )
-
-    def _from_disk(self, nodes: NDArray[np.int64], epoch: int, batch: int) -> HeteroSample[Tensor]:
-        assert self._tiered is not None  # noqa: S101 - the caller has looked
-        drawn = sample_pass(
-            self._tiered,
-            [{self._node_type: nodes}],
-            self._num_neighbors,
-            batches=[(epoch, batch)],
-            num_threads=self._threads,
-            seed=self._seed,
-        )
-        return sample_as_torch(drawn[0])
+        seeds = tensor_on(nodes, CPU if graph is None else graph.device)
+        (sample,) = self._sampler.sample([SampleRequest({self._node_type: seeds}, None, epoch, batch)])
+        return sample_as_torch(sample)
 
 
 def neighbor_blocks(sample: HeteroSample[Tensor], seeds: int) -> dict[EdgeType, NeighborBlock]:
