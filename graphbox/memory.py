@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +15,8 @@ SAMPLE_S = 0.05
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
+_M_MMAP_THRESHOLD = -3
+_MAPPED_BLOCK_BYTES = 1 << 20
 _MEMORY_INFO = Path("/proc/meminfo")
 _CONTROL_GROUPS = Path("/proc/self/cgroup")
 _CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
@@ -68,6 +72,35 @@ def resident_bytes() -> int:
 def mapped_bytes() -> int:
     """Return how much of it are pages of files, like libraries, that processes have in common."""
     return _status_bytes("RssFile")
+
+
+def anonymous_bytes() -> int:
+    """Return how much of it is anonymous: what the system cannot drop and read again from a file."""
+    return _status_bytes("RssAnon")
+
+
+def release_free_pages() -> None:
+    """Return the pages of freed heap blocks to the system, where the C library can (glibc).
+
+    From the first call on, blocks of 1 MiB and more are mapped one by one, and so returned as they are freed:
+    glibc would take blocks of up to 32 MiB from a heap that fragments and shrinks at its end alone
+    (``mallopt(3)``, ``malloc_trim(3)``).
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """Return ``malloc_trim``, after a fixed threshold for mapped blocks was set; None: no glibc."""
+    try:
+        library = ctypes.CDLL(None)
+        trim: Callable[[int], int] = library.malloc_trim
+        library.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BLOCK_BYTES)
+    except (OSError, AttributeError):
+        return None
+    return trim
 
 
 def available_bytes() -> int:

@@ -28,6 +28,9 @@ START_STREAM, _BATCH_STREAM = 1, 2
 
 _MODEL = "model."
 
+_RELEASE_INTERVAL_S = 1.0
+"""Between releases of free pages under budgets: the heap fragments over hundreds of batches."""
+
 
 class TorchTrainer(Trainer, Generic[Batch]):
     """Trains a torch module and the table rows it looks up, one optimizer step per batch.
@@ -67,6 +70,7 @@ class TorchTrainer(Trainer, Generic[Batch]):
         self._validate_every = validate_every
         self._selection = selection
         self._num_batches = 0
+        self._memory.release_free_pages()
 
     # ------------------------------------------------------------- given by a kind of model
 
@@ -159,6 +163,7 @@ class TorchTrainer(Trainer, Generic[Batch]):
     def begin_epoch(self, epoch: int) -> int:
         """Prepare an epoch and return its number of batches."""
         self._num_batches = self.open_epoch(epoch)
+        self._memory.release_free_pages()
         return self._num_batches
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
@@ -181,11 +186,13 @@ class TorchTrainer(Trainer, Generic[Batch]):
             with self._clock.stage("push"):
                 self._optimization.step(done)
                 self.learnt(drawn)
+        self._memory.release_free_pages(interval_s=_RELEASE_INTERVAL_S)
         return value, count
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return figures of the validation part, every few epochs and after the last."""
         self.epoch_ends(epoch)
+        self._memory.release_free_pages()
         if not self.measures() or ((epoch + 1) % self._validate_every and epoch + 1 != self._epochs):
             return {}
         self.network.eval()
