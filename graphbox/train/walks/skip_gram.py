@@ -122,6 +122,8 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._threads = thread_count(threads)
         visits = source.visits()
         self._keep = keep_probability(visits, subsample) if subsample else None
+        # Nodes without edges get no row, and their keys no place in the index.
+        self._num_rows = int(np.count_nonzero(visits)) if source.has_all_visits else source.keys.total
         kept = visits if self._keep is None else visits * self._keep
         self._visits = kept
         if config.negative_exponent == 0 and not kept.all():  # removed nodes are visited by no walk
@@ -311,7 +313,7 @@ class SkipGramTrainer(EmbeddingTrainer):
             "rowwise_adagrad",
             self._config.learning_rate,
             share=self._share,
-            rows=self._source.keys.total,
+            rows=self._num_rows,
             init_scale=0.0 if context else None,
             seed=self._seed + context,
             threads=self._threads,

@@ -45,8 +45,10 @@ class WalkSource(Protocol):
         walker: makes the walks where lists are on disk; None: the native core does, by the plan.
         folder: where lists are on disk, or None.
         window: largest distance, in steps, between a centre and its context.
+        has_all_visits: whether no walk visits a key that :meth:`visits` has no visit of.
     """
 
+    has_all_visits: bool
     keys: NodeKeys
     types: tuple[str, ...]
     plan: WalkPlan
@@ -95,6 +97,8 @@ class MetapathSource:
     Raises:
         UsageError: the graph lacks an edge type or weights, or the steps do not meet.
     """
+
+    has_all_visits = False
 
     def __init__(
         self,
@@ -210,6 +214,8 @@ class OneTypeSource:
         threads: of walks.
     """
 
+    has_all_visits = True
+
     def __init__(
         self,
         graph: OneTypeGraph | OneTypeOnDisk,
@@ -264,6 +270,8 @@ class EdgeSource:
         seed: of orders and draws.
         threads: of draws.
     """
+
+    has_all_visits = True
 
     def __init__(self, graph: OneTypeGraph, *, batch_size: int, seed: int, threads: int | None) -> None:
         self._graph = graph
