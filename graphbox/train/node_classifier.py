@@ -8,8 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from graphbox.train.neighbor_classes import shares_of_known_classes
 from graphbox.train.recommendation.queries import adjacency
@@ -65,6 +63,10 @@ def predict_classes(
         both += [each * np.float32(_SCALE_OF_SHARES) for each in shares]
     alone = not neighbors and neighbor_classes_by_group is None
     penalty = _PENALTY if alone else _PENALTY_WITH_NEIGHBORS
+    # Here, as trainings load this module, and 70 MB of that one only where it is used.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     classifier = LogisticRegression(C=1.0 / penalty, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
     with warnings.catch_warnings():
         # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.

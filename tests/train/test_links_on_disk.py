@@ -19,10 +19,13 @@ from graphbox.config import (
 from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.snapshot import as_live
-from graphbox.train import GraphView, LinkSplit, RecommendSplit, fit, make_split
+from graphbox.train import GraphView, LinkSplit, RecommendSplit, fit, load_split, make_split, save_split
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.links import GraphLinkTrainer
+from graphbox.train.recommendation import held_out_links
+from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import known_links_of
+from graphbox.train.recommendation.queries import ranking_queries, validation_queries
 from graphbox.train.registry import Assignment, make_trainer
 from tests.train.shop import build_shop
 
@@ -163,9 +166,10 @@ def test_an_epochs_graph_on_disk_lacks_its_links(shop: Graph, tmp_path: Path) ->
         assert tiers is not None
         held = {(int(each), int(other)) for each, other in trainer.epoch_links}
         for edge_type in trainer.epoch_graph.edge_types:
-            lists = tiers.in_neighbors(edge_type, np.arange(shop.num_nodes(edge_type[2])))
-            target = np.repeat(np.arange(shop.num_nodes(edge_type[2])), np.diff(lists.offsets))
-            pairs = zip(lists.nodes.tolist(), target.tolist(), strict=True)
+            nodes = np.arange(shop.num_nodes(edge_type[2]))
+            offsets, sources = tiers.edges(edge_type).neighbor_lists(nodes)
+            target = np.repeat(nodes, np.diff(offsets))
+            pairs = zip(sources.tolist(), target.tolist(), strict=True)
             joined = set(pairs if edge_type[0] == "user" else (pair[::-1] for pair in pairs))
             assert joined
             assert not joined & held
@@ -182,6 +186,60 @@ def test_known_links_on_disk_are_those_in_memory(shop: Graph, task: Any, tmp_pat
     rows = np.random.default_rng(0).integers(0, shop.num_nodes("user"), 50)
     for each, other in zip(found.take(rows), expected.take(rows), strict=True):
         np.testing.assert_array_equal(each, other)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "recommend", "events", "one_type", "groups"])
+def test_held_out_links_on_disk_are_those_in_memory(
+    kind: str,
+    shop: Graph,
+    weighted: Graph,
+    graph: Graph,
+    recommend_task: RecommendTaskConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_one = LINKS.model_validate(
+        {**LINKS.model_dump(), "node_type": "node", "target_type": None, "relations": ("to",)}
+    )
+    graphs = {"one_type": weighted, "groups": graph}
+    tasks: dict[str, Any] = {"pairs": LINKS, "recommend": BUYS, "events": BY_TIME, "one_type": in_one}
+    split = make_split(graphs.get(kind, shop), tasks.get(kind, recommend_task), 3)
+    assert isinstance(split, RecommendSplit | LinkSplit)
+    monkeypatch.setattr(held_out_links, "_BLOCK_LINKS", 16)
+    expected = HeldOutLinks(split, TrainingMemory())
+    found = HeldOutLinks(split, TrainingMemory(LITTLE, tmp_path))
+    np.testing.assert_array_equal(found.edges, expected.edges)
+    for epoch in range(3):
+        held, same = (each.hold_out(0.3, np.random.default_rng(epoch)) for each in (found, expected))
+        for one, other in zip(held, same, strict=True):
+            np.testing.assert_array_equal(one, other)
+        keys = split.pair_keys(expected.edges[:, 0], expected.edges[:, 1])
+        np.testing.assert_array_equal(expected.edges[np.isin(keys, held[0])], held[1])
+        np.testing.assert_array_equal(found.shuffled(held[1], 3, epoch), expected.shuffled(same[1], 3, epoch))
+    assert not list(tmp_path.iterdir()), "files are removed as soon as they are mapped"
+
+
+def test_a_large_split_is_mapped(shop: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphbox.train.tasks._MAPPED_BYTES", 256)
+    for task in (BUYS, BY_TIME):
+        split = make_split(shop, task, 3)
+        save_split(split, tmp_path / "split.npz")
+        again = load_split(tmp_path / "split.npz")
+        for name, value in vars(split).items():
+            np.testing.assert_array_equal(getattr(again, name), value)
+        edges = again.edges("train") if isinstance(again, RecommendSplit) else vars(again)["edges"]
+        assert isinstance(edges.base, np.memmap)
+        assert not edges.flags.writeable
+
+
+def test_validation_queries_are_some_of_all(shop: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphbox.train.recommendation.queries._VALIDATION_QUERIES", 7)
+    split = make_split(shop, BUYS, 3)
+    assert isinstance(split, RecommendSplit)
+    view = GraphView(shop, split)
+    expected = ranking_queries(view, split, "validation").sample(7, 5)
+    for name, value in vars(validation_queries(view, split, 5)).items():
+        np.testing.assert_array_equal(value, getattr(expected, name))
 
 
 def test_edges_written_are_those_that_are_seen(weighted: Graph, tmp_path: Path) -> None:

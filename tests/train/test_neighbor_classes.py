@@ -22,7 +22,7 @@ from graphbox.train.view import GraphView
 def group(request: pytest.FixtureRequest, graph: Graph) -> NDArray[np.int64]:
     """Groups of items, and each item by itself."""
     edge_type = ("item", "part_of", "group") if request.param == "grouped" else None
-    return node_groups(graph, "item", edge_type)[0]
+    return node_groups(graph, "item", edge_type).of_nodes
 
 
 @pytest.fixture(scope="module")

@@ -140,6 +140,20 @@ class TestEveryKind:
             np.testing.assert_array_equal(getattr(again, key), value)
 
 
+@pytest.mark.parametrize("relations", [("bought",), ("bought", "bought_later")])
+def test_links_sorted_on_disk_are_those_in_memory(
+    shop: Graph, relations: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of("random", relations=relations)
+    expected = make_split(shop, task, 3)
+    monkeypatch.setattr("graphbox.train.splitting.at_random._BLOCK_LINKS", 50)
+    monkeypatch.setattr("graphbox.train.splitting.at_random._SORT_BYTES", 6_000)
+    found = make_split(shop, task, 3, tmp_path)
+    for name, value in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), value)
+    assert not list(tmp_path.iterdir()), "files are removed as soon as they are mapped"
+
+
 @pytest.mark.parametrize("fold", ["validation", "test"])
 def test_edges_to_find_are_told_apart_by_relation(
     graph: Graph, recommend_split: RecommendSplit, recommend_task: RecommendTaskConfig, fold: Fold

@@ -20,9 +20,13 @@ def _run(context: StageContext) -> StageResult:
     digests, unused = {}, 0
     for number, (name, task) in enumerate(context.config.tasks.items()):
         context.progress.step(f"task {name}", number, len(context.config.tasks), "tasks")
+        path = split_path(context.run_path, name)
+        folder = None if context.config.memory.topology is None else path.parent
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         with context.stop.at_once():
-            split = make_split(graph, task, context.config.seed)
-        save_split(split, split_path(context.run_path, name))
+            split = make_split(graph, task, context.config.seed, folder)
+        save_split(split, path)
         digests[name] = split.digest
         unused += split.unused_negatives if isinstance(split, LinkSplit) else 0
     summary = f"held out for {_names(list(digests))}"

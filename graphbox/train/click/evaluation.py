@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
 from graphbox.config import ClickTaskConfig
 from graphbox.errors import UsageError
@@ -142,6 +141,8 @@ def _logistic_regression(known: LogRows, asked: LogRows) -> NDArray[np.float32]:
         if len(index):
             parts.append(_columns(known.fields.batch(take_rows(rows, index), scale)))
             labels.append(positive[index])
+    from sklearn.linear_model import LogisticRegression  # here, as trainings load this module
+
     model = LogisticRegression(C=1.0, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
     model.fit(scipy.sparse.vstack(parts), np.concatenate(labels))
     found = [

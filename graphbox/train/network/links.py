@@ -8,7 +8,7 @@ its own prediction.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,32 +23,35 @@ from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.sample import Batch, permutation
+from graphbox.sample import Batch
 from graphbox.sample.loader.assemble import as_torch
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.losses import info_nce, sigmoid
+from graphbox.train.mapped_arrays import gathered
 from graphbox.train.network.link_batches import LinkBatch, LinkDraws, LinkLoader
 from graphbox.train.network.trained_network import LinkHead
 from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.recommendation.candidates import Candidates, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import KNOWN_LINKS_SHARE, known_links_of
-from graphbox.train.recommendation.queries import ranking_queries
+from graphbox.train.recommendation.queries import validation_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
+from graphbox.train.tasks.recommend import blocks_of
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 _HOLD_OUT_STREAM = 1
-_VALIDATION_QUERIES = 4096
-"""Queries of the validation part that are ranked for after some epochs, at most."""
-
+_BLOCK_LINKS = 1 << 20
+"""Links that are looked at together."""
+_TOWER_NODES = 1 << 14
+"""Nodes whose vectors go through a tower together."""
 _RECOMMEND_EXPONENT = 0.5
 
 
@@ -79,8 +82,8 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
             metric=f"validation_ndcg@{self._k}" if ranks else "validation_average_precision",
             head=LinkHead(split.node_type, split.target_type, split.relations),
         )
-        self._links_to_hold_out = HeldOutLinks(split)
-        self._degree = self._in_degree(split.known("train"))
+        self._links_to_hold_out = HeldOutLinks(split, self._memory)
+        self._degree = self._in_degree(split.known_blocks("train", _BLOCK_LINKS))
         self._loss_name = config.links.loss or ("sampled_softmax" if ranks else "sigmoid")
         exponent = config.links.negative_exponent
         if exponent is None:
@@ -114,8 +117,10 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         generator = np.random.default_rng([self._seed, epoch, _HOLD_OUT_STREAM])
         pairs, edges = self._links_to_hold_out.hold_out(self._config.links.holdout_fraction, generator)
         self._open_epoch_graph(self._view.without_pairs(self._split, pairs))
-        self._epoch_degree = tensor_on(self._degree - self._in_degree(edges), self._device)
-        self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
+        self._epoch_degree = tensor_on(
+            self._degree - self._in_degree(blocks_of(edges, _BLOCK_LINKS)), self._device
+        )
+        self.epoch_links = self._links_to_hold_out.shuffled(edges, self._seed, epoch)
         return math.ceil(len(edges) / self._config.batch_size)
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
@@ -230,10 +235,23 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         ends = dict.fromkeys((split.node_type, split.target_type))
         nodes = {name: np.arange(view_or_own.num_nodes(name)) for name in ends}
         vectors = self._embedded(view, nodes)
-        degree = tensor_on(self._in_degree(split.known(fold)), self._device)
-        sources = self._head.sources(tensor_on(vectors[split.node_type], self._device))
-        targets = self._head.targets(tensor_on(vectors[split.target_type], self._device), degree)
+        degree = self._in_degree(split.known_blocks(fold, _BLOCK_LINKS))
+        sources = self._tower(self._head.sources, vectors[split.node_type])
+        targets = self._tower(self._head.targets, vectors[split.target_type], degree)
         return sources, targets
+
+    def _tower(self, tower: Callable[..., Tensor], *inputs: NDArray[np.float32]) -> Tensor:
+        """Return what a tower makes of the inputs of all nodes, block by block; on the CPU in a file."""
+        blocks = (
+            tower(*(tensor_on(each[first : first + _TOWER_NODES], self._device) for each in inputs))
+            for first in range(0, len(inputs[0]), _TOWER_NODES)
+        )
+        if self._device.type != "cpu":
+            return torch.cat([*blocks])
+        with self._memory.folder_for("towers") as folder:
+            rows = (each.numpy() for each in blocks)
+            file = folder and folder / "vectors"
+            return torch.from_numpy(gathered(rows, np.float32, (self._config.dim + 1,), file))
 
     # ----------------------------------------------------------------------------- details
 
@@ -307,15 +325,18 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         size = self._config.batch_size
         return self.epoch_links[batch * size : (batch + 1) * size]
 
-    def _in_degree(self, links: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _in_degree(self, blocks: Iterable[NDArray[np.int64]]) -> NDArray[np.float32]:
+        """Return the links of each target: float32 [targets]; blocks of links are int64 [n, 2]."""
         count = self._graph.view.num_nodes(self._split.target_type)
-        return np.bincount(links[:, 1], minlength=count).astype(np.float32)
+        degree = np.zeros(count, np.int64)
+        for links in blocks:
+            degree += np.bincount(links[:, 1], minlength=count)
+        return degree.astype(np.float32)
 
     def _validation_queries(self) -> RankingQueries:
         if self._queries is None:
             assert isinstance(self._split, RecommendSplit)  # noqa: S101 - for the type checker
-            queries = ranking_queries(self._view, self._split, "validation")
-            self._queries = queries.sample(_VALIDATION_QUERIES, self._seed)
+            self._queries = validation_queries(self._view, self._split, self._seed)
         return self._queries
 
 

@@ -33,7 +33,7 @@ from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.own_module.calls import OwnCode
 from graphbox.train.own_module.inputs import ModuleInputs
-from graphbox.train.recommendation.queries import ranking_queries
+from graphbox.train.recommendation.queries import validation_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
@@ -51,8 +51,6 @@ _TRAINING_SHARE = 0.75
 """Of the budget of edges, for the graph of training; the rest is for that of the vectors at the end."""
 _EVALUATION_NODES = 1024
 """Seeds of a batch in which the module is measured."""
-_VALIDATION_QUERIES = 4096
-"""Queries of the validation part that are ranked for after some epochs, at most."""
 
 
 class OwnModuleTrainer(TorchTrainer[Any]):
@@ -425,8 +423,7 @@ class OwnLinkModel(OwnModuleTrainer):
             return {f"validation_{name}": float(report[name]) for name in ("average_precision", "auc")}
         if self._queries is None:
             assert isinstance(self._split, RecommendSplit)  # noqa: S101 - for the type checker
-            queries = ranking_queries(self._view, self._split, "validation")
-            self._queries = queries.sample(_VALIDATION_QUERIES, self._seed)
+            self._queries = validation_queries(self._view, self._split, self._seed)
         return validation_figures(
             product_scores(sources, targets), self._queries, self._degree, k=self._k, threads=self._threads
         )

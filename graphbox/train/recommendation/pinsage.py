@@ -32,7 +32,7 @@ from graphbox.graph.schema import edge_type_text
 from graphbox.metrics import RankingQueries
 from graphbox.models.graph_inputs import NodeBatch, NodeInputs, input_modules
 from graphbox.models.skip_gram import NodeKeys
-from graphbox.sample import permutation, ppr_neighbors
+from graphbox.sample import ppr_neighbors
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import hinge
@@ -41,7 +41,7 @@ from graphbox.train.network.node_data import node_data
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
-from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
+from graphbox.train.recommendation.queries import in_degree, known_links, validation_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from graphbox.kinds.pinsage import PinSageConfig
 
 _ROW_SCALE = 0.5
-_VALIDATION_QUERIES = 4096
-"""Queries of the validation part that are ranked for after some epochs, at most."""
 _BLOCK_NODES = 8192
 """Nodes whose walks, or vectors, are computed together."""
 _HOLD_OUT_STREAM, _HARD_STREAM = 1, 2
@@ -233,7 +231,7 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
             self.network: PinSage = PinSage(inputs, config.dim, config.layers)
         self.set_network(self.network)
         self._batches = BatchesAhead(self._draw, self._rows_of, tables)
-        self._links_to_hold_out = HeldOutLinks(split)
+        self._links_to_hold_out = HeldOutLinks(split, self._memory)
         self._known = known_links(self._view, split)
         self._degree = in_degree(self._view, split)
         live = LiveRows.of_graph(self._view, split.target_type)
@@ -260,7 +258,7 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
         with self._clock.stage("sample"):
             self.epoch_graph = self._graph(self._view.without_pairs(self._split, pairs))
             self.epoch_neighborhoods = self._neighborhoods(self.epoch_graph, epoch + 1)
-        self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
+        self.epoch_links = self._links_to_hold_out.shuffled(edges, self._seed, epoch)
         return math.ceil(len(edges) / self._config.batch_size)
 
     def draw(self, epoch: int, batch: int) -> _Drawn:
@@ -328,8 +326,7 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
     def measured(self) -> dict[str, float]:
         """Return recall and ndcg on the validation part."""
         if self._queries is None:
-            queries = ranking_queries(self._view, self._split, "validation")
-            self._queries = queries.sample(_VALIDATION_QUERIES, self._seed)
+            self._queries = validation_queries(self._view, self._split, self._seed)
         return validation_figures(
             product_scores(*self._vectors(self._view)),
             self._queries,

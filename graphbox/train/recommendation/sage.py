@@ -150,7 +150,7 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
         self._batches = BatchesAhead(self._draw, _keys, tables)
         self.network: TwoTowerSAGE = model
         self.set_network(model)
-        self._positives = HeldOutLinks(split)
+        self._positives = HeldOutLinks(split, self._memory)
         self._links = known_links_of(self._view, split, self._memory)
         degree = in_degree(self._view, split)
         live = LiveRows.of_graph(self._view, split.target_type)

@@ -31,7 +31,7 @@ from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
-from graphbox.train.recommendation.queries import known_answers, ranking_queries
+from graphbox.train.recommendation.queries import known_answers, validation_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
@@ -42,9 +42,6 @@ from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
-
-_VALIDATION_QUERIES = 4096
-"""Queries of the validation part that are ranked for after some epochs, at most."""
 
 _LEAST_TEMPERATURE, _LARGEST_TEMPERATURE = 0.08, 0.25
 _TEMPERATURE_BY_DENSITY = 1.25
@@ -168,8 +165,7 @@ class RecommendationTrainer(TorchTrainer[_Part]):
     def measured(self) -> Mapping[str, float]:
         """Return recall and ndcg on the validation part."""
         if self._validation is None:
-            queries = ranking_queries(self._view, self._split, "validation")
-            self._validation = queries.sample(_VALIDATION_QUERIES, self._seed)
+            self._validation = validation_queries(self._view, self._split, self._seed)
         score = product_scores(*self._vectors())
         return validation_figures(
             score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes

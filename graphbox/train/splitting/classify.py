@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,15 +23,21 @@ from graphbox.train.splitting.parts import (
 from graphbox.train.tasks import FOLDS, ClassifySplit
 
 
-def split_classify(graph: Graph, task: ClassifyTaskConfig, seed: int) -> ClassifySplit:
+def split_classify(
+    graph: Graph,
+    task: ClassifyTaskConfig,
+    seed: int,
+    folder: Path | None = None,  # noqa: ARG001 - arrays are in memory
+) -> ClassifySplit:
     """Split the nodes of the task; see :func:`graphbox.train.make_split`."""
     classes, labels = _classes(graph, task)
     if isinstance(task.split, GivenSplitConfig):
         fold = _given_nodes(graph, task, task.split, labels, seed)
         hint = f"the feature `{task.split.feature}` says what is held out"
     else:
-        group, texts = node_groups(graph, task.node_type, task.group)
-        fold = fold_of(unit_hash(seed, texts), task)[group]
+        groups = node_groups(graph, task.node_type, task.group)
+        texts = groups.texts(np.arange(groups.count))
+        fold = fold_of(unit_hash(seed, texts), task)[groups.of_nodes]
         hint = "a group is never split: use more groups, or larger fractions"
     fold = np.where(labels < 0, -1, fold).astype(np.int8)
     if not (labels >= 0).any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,12 @@ from graphbox.train.tasks import FOLDS, ClickSplit
 _BLOCK_ROWS = 1 << 16
 
 
-def split_click(graph: Graph, task: ClickTaskConfig, seed: int) -> ClickSplit:
+def split_click(
+    graph: Graph,
+    task: ClickTaskConfig,
+    seed: int,
+    folder: Path | None = None,  # noqa: ARG001 - arrays are in memory
+) -> ClickSplit:
     """Split the rows of the task; see :func:`graphbox.train.make_split`."""
     count = graph.num_nodes(task.node_type)
     specs = graph.features(task.node_type)

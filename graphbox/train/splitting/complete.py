@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,12 @@ class _Triples:
     part: NDArray[np.int8]
 
 
-def split_complete(graph: Graph, task: CompleteTaskConfig, seed: int) -> CompleteSplit:
+def split_complete(
+    graph: Graph,
+    task: CompleteTaskConfig,
+    seed: int,
+    folder: Path | None = None,  # noqa: ARG001 - arrays are in memory
+) -> CompleteSplit:
     """Split the triples of the task; see :func:`graphbox.train.make_split`."""
     tables = _tables(graph, task)
     node_types = tuple(dict.fromkeys(end for table in tables for end in table.edge_type[::2]))

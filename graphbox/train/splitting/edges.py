@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType, edge_type_text
 from graphbox.train.tasks import distinct_keys, ends_of_keys, pair_keys
+
+Texts: TypeAlias = Callable[[NDArray[np.int64]], list[str]]
 
 _BLOCK_PAIRS = 1 << 16
 """Pairs whose numbers are Python's at a time."""
@@ -39,23 +41,31 @@ def edge_column(graph: Graph, edge_type: EdgeType, name: str) -> NDArray[np.int6
     return column[csc.ids_at(np.arange(csc.num_edges))]
 
 
+def single_alternatives(
+    graph: Graph, edge_type: EdgeType, alternative: str, source: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which edges are alone, of their source, in the value of an edge feature: bool [e]."""
+    clause = edge_column(graph, edge_type, alternative)
+    _, position, count = np.unique(
+        np.stack([source, clause], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    return np.asarray(count[position] == 1)
+
+
 def pair_texts(
-    pairs: NDArray[np.uint64], first_texts: Sequence[str], second_texts: Sequence[str], *, ordered: bool
+    pairs: NDArray[np.uint64], first_texts: Texts, second_texts: Texts, *, ordered: bool
 ) -> Iterable[str]:
     """Yield the text by which each pair is hashed.
 
     Args:
         pairs: uint64, keys by :func:`graphbox.train.tasks.pair_keys`.
-        first_texts: texts of first ends.
-        second_texts: texts of second ends.
+        first_texts: returns the texts of first ends.
+        second_texts: returns the texts of second ends.
         ordered: as the keys were made.
     """
     for begin in range(0, len(pairs), _BLOCK_PAIRS):
-        block = pairs[begin : begin + _BLOCK_PAIRS]
-        low = (block >> np.uint64(32)).astype(np.int64).tolist()
-        high = (block & np.uint64(0xFFFFFFFF)).astype(np.int64).tolist()
-        for first, second in zip(low, high, strict=True):
-            both = (first_texts[first], second_texts[second])
+        ends = ends_of_keys(pairs[begin : begin + _BLOCK_PAIRS])
+        for both in zip(first_texts(ends[:, 0]), second_texts(ends[:, 1]), strict=True):
             # Group numbers depend on the order of the nodes, the names do not.
             yield "\0".join(both if ordered else sorted(both))
 

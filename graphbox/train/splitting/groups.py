@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,16 +13,29 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 
 
-def node_groups(
-    graph: Graph, node_type: str, edge_type: EdgeType | None
-) -> tuple[NDArray[np.int64], list[str]]:
-    """Return the group of each node and the text by which each group is hashed.
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of the nodes of a type.
+
+    Attributes:
+        of_nodes: int64 [nodes], the group of each.
+        count: how many there are.
+        texts: returns the texts by which some groups, int64 [n], are hashed.
+    """
+
+    of_nodes: NDArray[np.int64]
+    count: int
+    texts: Callable[[NDArray[np.int64]], list[str]]
+
+
+def node_groups(graph: Graph, node_type: str, edge_type: EdgeType | None) -> Groups:
+    """Return the groups of a type's nodes: the targets of their edges, or each node for itself.
 
     A node without a group is one of its own. The texts of the two kinds cannot be equal.
     """
     num_nodes = graph.num_nodes(node_type)
     if edge_type is None:
-        return np.arange(num_nodes), [f"node {node}" for node in graph.ids(node_type).tolist()]
+        return Groups(np.arange(num_nodes), num_nodes, lambda nodes: _node_texts(graph, node_type, nodes))
     csr = graph.csr(edge_type)
     degree = np.diff(csr.indptr)
     if (degree > 1).any():
@@ -34,5 +50,10 @@ def node_groups(
     used, group[degree == 1] = np.unique(csr.indices, return_inverse=True)
     alone = np.flatnonzero(group < 0)
     group[alone] = len(used) + np.arange(len(alone))
-    texts = [f"group {name}" for name in graph.ids(edge_type[2], used.astype(np.int64)).tolist()]
-    return group, texts + [f"node {name}" for name in graph.ids(node_type, alone).tolist()]
+    named = [f"group {name}" for name in graph.ids(edge_type[2], used.astype(np.int64)).tolist()]
+    named += _node_texts(graph, node_type, alone)
+    return Groups(group, len(named), lambda groups: [named[each] for each in groups.tolist()])
+
+
+def _node_texts(graph: Graph, node_type: str, nodes: NDArray[np.int64]) -> list[str]:
+    return [f"node {name}" for name in graph.ids(node_type, nodes).tolist()]

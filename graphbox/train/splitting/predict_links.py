@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +27,7 @@ from graphbox.train.splitting.edges import (
     together,
     why_empty,
 )
+from graphbox.train.splitting.groups import node_groups
 from graphbox.train.splitting.parts import (
     IGNORED,
     TEST,
@@ -65,7 +67,12 @@ class _Edges:
         return _Edges(self.ends[order], origin, time, self.part[order])
 
 
-def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSplit:
+def split_links(
+    graph: Graph,
+    task: PredictLinksTaskConfig,
+    seed: int,
+    folder: Path | None = None,  # noqa: ARG001 - arrays are in memory
+) -> LinkSplit:
     """Hold out edges of a task's relations, and draw or take the negatives of each part.
 
     Raises:
@@ -246,10 +253,9 @@ def _cut_validation(
 def _hash_of_pairs(
     graph: Graph, task: PredictLinksTaskConfig, pairs: NDArray[np.uint64], seed: int
 ) -> NDArray[np.float64]:
-    one_type = task.node_type == task.candidate_type
-    sources = [f"node {node}" for node in graph.ids(task.node_type).tolist()]
-    targets = sources if one_type else [f"node {node}" for node in graph.ids(task.candidate_type).tolist()]
-    return unit_hash(seed, pair_texts(pairs, sources, targets, ordered=not one_type))
+    sources, targets = (node_groups(graph, each, None) for each in (task.node_type, task.candidate_type))
+    ordered = task.node_type != task.candidate_type
+    return unit_hash(seed, pair_texts(pairs, sources.texts, targets.texts, ordered=ordered))
 
 
 def _last_events(source: NDArray[np.int64]) -> NDArray[np.int8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,14 @@ from graphbox.config import (
 )
 from graphbox.errors import DataError
 from graphbox.graph import Graph
-from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.schema import edge_type_text
+from graphbox.train.splitting.at_random import Pairing, PartedLinks, split_at_random
 from graphbox.train.splitting.edges import (
     distinct,
     distinct_pairs,
     edge_column,
     ends_of,
-    pair_texts,
+    single_alternatives,
     timestamps,
     together,
     why_empty,
@@ -34,7 +36,6 @@ from graphbox.train.splitting.parts import (
     TRAIN,
     VALIDATION,
     digest_of,
-    fold_of,
     given_part,
     latest_parts,
     unit_hash,
@@ -61,27 +62,66 @@ class _Answers:
     part: NDArray[np.int8]
 
 
-def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> RecommendSplit:
+def split_recommend(
+    graph: Graph, task: RecommendTaskConfig, seed: int, folder: Path | None = None
+) -> RecommendSplit:
     """Split the edges of the task; see :func:`graphbox.train.make_split`."""
     one_type = task.node_type == task.candidate_type
-    group, texts = node_groups(graph, task.node_type, task.group)
-    target_group, target_texts = (group, texts) if one_type else node_groups(graph, task.candidate_type, None)
+    groups = node_groups(graph, task.node_type, task.group)
+    target_groups = groups if one_type else node_groups(graph, task.candidate_type, None)
     linked = [np.empty(0, np.uint64)]
     for relation in task.exclude_relations:
         source, target = graph.csc((task.node_type, relation, task.candidate_type)).coo()
-        linked.append(pair_keys(group[source], target_group[target], ordered=not one_type))
-    linked_pairs = distinct_keys(np.concatenate(linked))
+        linked.append(
+            pair_keys(groups.of_nodes[source], target_groups.of_nodes[target], ordered=not one_type)
+        )
+    pairing = Pairing(groups, target_groups, not one_type, distinct_keys(np.concatenate(linked)))
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
+    relations = (*task.relations, *held_out)
+    if task.split.kind == "random":
+        parted = split_at_random(graph, task, seed, pairing, folder)
+    else:
+        parted = _split_whole(graph, task, seed, pairing, len(relations))
+    for part, name in enumerate(FOLDS):
+        if not len(parted.links[part]):
+            raise DataError(
+                f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
+                where=f"{task.node_type} to {task.candidate_type}",
+                hint=why_empty(task.split.kind),
+            )
+    train, validation, test = (parted.links[part] for part in (TRAIN, VALIDATION, TEST))
+    return RecommendSplit(
+        node_type=task.node_type,
+        target_type=task.candidate_type,
+        relations=relations,
+        held_out_relations=held_out,
+        exclude_relations=task.exclude_relations,
+        group=groups.of_nodes,
+        target_group=target_groups.of_nodes,
+        train=train,
+        validation=validation,
+        test=test,
+        validation_joined_by=parted.joined_by[VALIDATION],
+        test_joined_by=parted.joined_by[TEST],
+        validation_pairs=parted.pairs[VALIDATION],
+        test_pairs=parted.pairs[TEST],
+        ignored_pairs=parted.pairs.get(IGNORED, np.empty(0, np.uint64)),
+        linked_pairs=pairing.linked,
+        repeated=parted.repeated,
+        digest=digest_of(task.model_dump_json(), seed, groups.of_nodes, train, validation, test),
+    )
 
+
+def _split_whole(
+    graph: Graph, task: RecommendTaskConfig, seed: int, pairing: Pairing, relations: int
+) -> PartedLinks:
+    """Return the parts of a task's edges by their times, by the last of each query, or as the data says."""
     answers = _answers(graph, task)
-    source_group, edge_target_group = group[answers.edges[:, 0]], target_group[answers.edges[:, 1]]
-    keys = pair_keys(source_group, edge_target_group, ordered=not one_type)
-    eligible = ~np.isin(keys, linked_pairs)
-    if one_type:
-        eligible &= source_group != edge_target_group
-    del source_group, edge_target_group
+    keys = pairing.keys(answers.edges)
+    eligible = pairing.may_be_held_out(keys)
     pairs, pair_of_edge = distinct_pairs(keys)
-    texts_of_pairs = pair_texts(pairs, texts, target_texts, ordered=not one_type)
-    wanted = _edge_parts(task, answers, pairs, pair_of_edge, texts_of_pairs, seed)
+    wanted = _edge_parts(task, answers, pairs, pair_of_edge, pairing.texts(pairs), seed)
     # What is known once is known: the earliest part of a pair's edges is the pair's.
     pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
     np.minimum.at(pair_part, pair_of_edge, wanted)
@@ -89,44 +129,16 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     part = pair_part[pair_of_edge]
     del pairs, pair_of_edge
     fold = np.where(eligible | (part == IGNORED), part, TRAIN).astype(np.int8)
-    repeated = int((eligible & (wanted > fold) & (wanted != IGNORED)).sum())
-
-    given = task.split if isinstance(task.split, GivenSplitConfig) else None
-    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
-    relations = (*task.relations, *held_out)
-    found, joined_by = {}, {}
-    for position, name in enumerate(FOLDS):
-        chosen = fold == position if position == 0 else (fold == position) & answers.single
-        found[name] = distinct(answers.edges[chosen])
-        if name != "train":
-            joined_by[name] = _joined_by(found[name], answers, chosen, len(relations))
-        if not len(found[name]):
-            raise DataError(
-                f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
-                where=f"{task.node_type} to {task.candidate_type}",
-                hint=why_empty(task.split.kind),
-            )
-    return RecommendSplit(
-        node_type=task.node_type,
-        target_type=task.candidate_type,
-        relations=relations,
-        held_out_relations=held_out,
-        exclude_relations=task.exclude_relations,
-        group=group,
-        target_group=target_group,
-        train=found["train"],
-        validation=found["validation"],
-        test=found["test"],
-        validation_joined_by=joined_by["validation"],
-        test_joined_by=joined_by["test"],
-        validation_pairs=distinct_keys(keys[fold == VALIDATION]),
-        test_pairs=distinct_keys(keys[fold == TEST]),
-        ignored_pairs=distinct_keys(keys[fold == IGNORED]),
-        linked_pairs=linked_pairs,
-        repeated=repeated,
-        digest=digest_of(
-            task.model_dump_json(), seed, group, found["train"], found["validation"], found["test"]
-        ),
+    found, joined_by = {TRAIN: distinct(answers.edges[fold == TRAIN])}, {}
+    for each in (VALIDATION, TEST):
+        chosen = (fold == each) & answers.single
+        found[each] = distinct(answers.edges[chosen])
+        joined_by[each] = _joined_by(found[each], answers, chosen, relations)
+    return PartedLinks(
+        found,
+        joined_by,
+        {each: distinct_keys(keys[fold == each]) for each in (VALIDATION, TEST, IGNORED)},
+        int((eligible & (wanted > fold) & (wanted != IGNORED)).sum()),
     )
 
 
@@ -145,7 +157,11 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
         ends = ends_of(csc)
         edges.append(ends)
         numbers.append(np.full(len(ends), number, dtype=np.int16))
-        single.append(_single(graph, edge_type, task.alternative, ends[:, 0]))
+        single.append(
+            np.ones(len(ends), bool)
+            if task.alternative is None
+            else single_alternatives(graph, edge_type, task.alternative, ends[:, 0])
+        )
         if isinstance(task.split, TimeSplitConfig | LeaveLastOutSplitConfig):
             times.append(timestamps(csc, edge_type, task.split.kind))
         if given is not None and given.feature is not None:
@@ -169,18 +185,6 @@ def _joined_by(
     return np.stack([np.isin(keys, of_edges[number == each]) for each in range(relations)], axis=1)
 
 
-def _single(
-    graph: Graph, edge_type: EdgeType, alternative: str | None, source: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    if alternative is None:
-        return np.ones(len(source), dtype=bool)
-    clause = edge_column(graph, edge_type, alternative)
-    _, position, count = np.unique(
-        np.stack([source, clause], axis=1), axis=0, return_inverse=True, return_counts=True
-    )
-    return np.asarray(count[position] == 1)
-
-
 def _edge_parts(
     task: RecommendTaskConfig,
     answers: _Answers,
@@ -191,8 +195,6 @@ def _edge_parts(
 ) -> NDArray[np.int8]:
     """Return the part that each edge would be in by itself: int8 [e]."""
     match task.split.kind:
-        case "random":
-            return fold_of(unit_hash(seed, texts), task)[pair_of_edge]
         case "time":
             return latest_parts(_first_time(answers.time, len(pairs), pair_of_edge), task)[pair_of_edge]
         case "leave_last_out":

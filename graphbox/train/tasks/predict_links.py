@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
-from graphbox.train.tasks.recommend import distinct_keys, edges_joining, ends_of_keys, pair_keys
+from graphbox.train.tasks.recommend import blocks_of, distinct_keys, edges_joining, ends_of_keys, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
 
@@ -138,9 +138,22 @@ class LinkSplit(Split):
     def known(self, fold: Fold) -> NDArray[np.int64]:
         """Return the distinct (source, target) that are known when ``fold`` is predicted: int64 [k, 2]."""
         last = FOLDS.index("validation" if fold == "test" else "train")
-        edges = self.edges[self.fold <= last]
+        edges = self.edges[: np.searchsorted(self.fold, last, side="right")]
+        if fold == "train" and not self.is_stream:
+            return edges
         keys = distinct_keys(pair_keys(edges[:, 0], edges[:, 1], ordered=True))
         return ends_of_keys(keys)
+
+    def known_blocks(self, fold: Fold, block_links: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the links of :meth:`known`, in any order, at most ``block_links`` at a time.
+
+        Those of a mapped file are read so, unless they are events, whose pairs come repeatedly.
+        """
+        if self.is_stream:
+            yield from blocks_of(self.known(fold), block_links)
+            return
+        last = FOLDS.index("validation" if fold == "test" else "train")
+        yield from blocks_of(self.edges[: np.searchsorted(self.fold, last, side="right")], block_links)
 
     def pair_keys(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return a key of each pair: uint64 [n]; the same both ways round within one type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -91,6 +91,11 @@ class RecommendSplit(Split):
         """Return the distinct (query, target) that are known when ``fold`` is predicted: int64 [e, 2]."""
         return np.concatenate([self.train, self.validation]) if fold == "test" else self.train
 
+    def known_blocks(self, fold: Fold, block_links: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the links of :meth:`known`, at most ``block_links`` at a time; a mapped file is read so."""
+        for links in (self.train, self.validation) if fold == "test" else (self.train,):
+            yield from blocks_of(links, block_links)
+
     def pair_keys(self, queries: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the key of the pair of groups of each (query, target): uint64 [n]."""
         return pair_keys(self.group[queries], self.target_group[targets], ordered=not self.within_one_type)
@@ -147,7 +152,7 @@ def edges_joining(
         joining = []
         for block in edge_blocks(as_live(graph.own_edges(edge_type)), _BLOCK_EDGES):
             both = (block.source, block.target) if ends[0] == node_type else (block.target, block.source)
-            ids = block.edge_ids[_among(key_of(*both), pairs)]
+            ids = block.edge_ids[among(key_of(*both), pairs)]
             if len(ids):
                 joining.append(ids)
         if joining:
@@ -155,7 +160,13 @@ def edges_joining(
     return found
 
 
-def _among(keys: NDArray[np.uint64], pairs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def blocks_of(links: NDArray[np.int64], block_links: int) -> Iterator[NDArray[np.int64]]:
+    """Yield links, int64 [n, 2], at most ``block_links`` at a time, in memory where they are mapped."""
+    for first in range(0, len(links), block_links):
+        yield np.asarray(links[first : first + block_links])
+
+
+def among(keys: NDArray[np.uint64], pairs: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which keys are among ascending ones."""
     if not len(pairs):
         return np.zeros(len(keys), bool)
