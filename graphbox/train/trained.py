@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from torch import Tensor
 
 from graphbox.artifact.arrays import write_array
 from graphbox.durable import write_atomically
@@ -70,6 +71,37 @@ class TrainedModel:
     click: ClickModel | None = None
     triples: TripleRows | None = None
     network: TrainedNetwork | None = None
+
+    @classmethod
+    def of_towers(
+        cls,
+        name: str,
+        task: str | None,
+        ends: tuple[str, str],
+        queries: Tensor,
+        targets: Tensor,
+        network: TrainedNetwork | None = None,
+    ) -> Self:
+        """Return a model of kind ``two_tower``.
+
+        Args:
+            name: of the model.
+            task: of the model.
+            ends: node types of queries and of candidates.
+            queries: float32 [queries, dim], wherever they are.
+            targets: float32 [candidates, dim].
+            network: see the attributes.
+        """
+        return cls(
+            name,
+            "two_tower",
+            task,
+            ends[0],
+            {ends[0]: queries.cpu().numpy()},
+            target_type=ends[1],
+            target=targets.cpu().numpy(),
+            network=network,
+        )
 
     @property
     def query_types(self) -> list[str]:

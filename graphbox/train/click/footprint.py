@@ -27,10 +27,10 @@ class ClickFootprint(Footprint[ClickModelSection]):
         return Demand(92 * MEGABYTE + batch + table, 0.0, table)
 
     def table_rows(self) -> list[TableRows]:
-        """See :meth:`Footprint.table_rows`: its index grows with the values."""
-        _, features = self._values()
+        """See :meth:`Footprint.table_rows`: a value has a row when it comes."""
+        values, features = self._values()
         batch_rows = self.model.batch_size * max(1, features)
-        return [TableRows(0, self.model.dim, "adagrad", batch_rows)]
+        return [TableRows(values, self.model.dim, "adagrad", batch_rows, are_certain=False)]
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""

@@ -20,14 +20,12 @@ from torch.nn import functional
 from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.tiered_graph import TieredGraph
-from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.sample import Batch
 from graphbox.sample.loader.assemble import as_torch
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
-from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.losses import info_nce, sigmoid
 from graphbox.train.mapped_arrays import gathered
@@ -37,10 +35,8 @@ from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.recommendation.candidates import Candidates, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import KNOWN_LINKS_SHARE, known_links_of
-from graphbox.train.recommendation.queries import validation_queries
-from graphbox.train.recommendation.validation import validation_figures
+from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.registry import Assignment
-from graphbox.train.scores import product_scores
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.tasks.recommend import blocks_of
 from graphbox.train.trained import TrainedModel
@@ -71,15 +67,22 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
     def __init__(
         self, config: GraphNetworkConfig, assignment: Assignment, split: RecommendSplit | LinkSplit
     ) -> None:
-        self._split, self._task = split, assignment.task
-        task = self._task
+        task = assignment.task
+        assert isinstance(task, RecommendTaskConfig | PredictLinksTaskConfig)  # noqa: S101 - as the split is
         ranks = isinstance(task, RecommendTaskConfig)
-        self._k = task.k if isinstance(task, RecommendTaskConfig) else 0
+        self._split = split
+        self._validation = TowerValidation(
+            split,
+            task,
+            seed=assignment.seed,
+            threads=assignment.threads,
+            processes=assignment.processes,
+        )
         super().__init__(
             config,
             assignment,
             ends=tuple(dict.fromkeys((split.node_type, split.target_type))),
-            metric=f"validation_ndcg@{self._k}" if ranks else "validation_average_precision",
+            metric=self._validation.metric,
             head=LinkHead(split.node_type, split.target_type, split.relations),
         )
         self._links_to_hold_out = HeldOutLinks(split, self._memory)
@@ -102,7 +105,6 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
             self._processes,
             self._threads,
         )
-        self._queries: RankingQueries | None = None
         self._epoch_degree = tensor_on(self._degree, self._device)
         self._epoch_whole: LayerEdges | None = None
         self._epoch_tiers: TieredGraph | None = None
@@ -197,33 +199,13 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         with self._optimization.averaged(), torch.no_grad():
             sources, targets = self._towers(view, view.fold)
             network = self._kept()
-        split = self._split
-        return TrainedModel(
-            name,
-            "two_tower",
-            self._config.task,
-            split.node_type,
-            {split.node_type: sources.cpu().numpy()},
-            target_type=split.target_type,
-            target=targets.cpu().numpy(),
-            network=network,
-        )
+        ends = (self._split.node_type, self._split.target_type)
+        return TrainedModel.of_towers(name, self._config.task, ends, sources, targets, network)
 
     def measured(self) -> dict[str, float]:
         """Return ranking or classification figures of the validation part."""
         sources, targets = self._towers(None, "train")
-        if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
-            score = inner_products(sources.cpu().numpy(), targets.cpu().numpy())
-            report = evaluate_pairs(self._split, self._task, score, "validation")
-            return {f"validation_{name}": float(report[name]) for name in ("average_precision", "auc")}
-        return validation_figures(
-            product_scores(sources, targets),
-            self._validation_queries(),
-            self._degree.astype(np.int64),
-            k=self._k,
-            threads=self._threads,
-            processes=self._processes,
-        )
+        return self._validation.figures(self._view, self._degree.astype(np.int64), sources, targets)
 
     def _towers(self, view: GraphView | None, fold: Fold) -> tuple[Tensor, Tensor]:
         """Return the vectors of all sources and all targets, over a graph (None: as training sees it).
@@ -332,12 +314,6 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         for links in blocks:
             degree += np.bincount(links[:, 1], minlength=count)
         return degree.astype(np.float32)
-
-    def _validation_queries(self) -> RankingQueries:
-        if self._queries is None:
-            assert isinstance(self._split, RecommendSplit)  # noqa: S101 - for the type checker
-            self._queries = validation_queries(self._view, self._split, self._seed)
-        return self._queries
 
 
 def _groups(split: RecommendSplit | LinkSplit) -> NDArray[np.int64]:

@@ -24,20 +24,16 @@ from graphbox.errors import UsageError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
-from graphbox.metrics import RankingQueries
 from graphbox.sample import LinkNeighborLoader, NegativeSampling, NeighborLoader
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.import_path import import_by_path
-from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.own_module.calls import OwnCode
 from graphbox.train.own_module.inputs import ModuleInputs
-from graphbox.train.recommendation.queries import validation_queries
-from graphbox.train.recommendation.validation import validation_figures
+from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
-from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seeded
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
@@ -369,18 +365,17 @@ class OwnLinkModel(OwnModuleTrainer):
         self, config: OwnModuleConfig, assignment: Assignment, split: RecommendSplit | LinkSplit
     ) -> None:
         task = assignment.task
-        self._split, self._task = split, task
-        self._k = task.k if isinstance(task, RecommendTaskConfig) else 0
-        ranks = isinstance(task, RecommendTaskConfig)
+        assert isinstance(task, RecommendTaskConfig | PredictLinksTaskConfig)  # noqa: S101 - as the split is
+        self._split = split
+        self._validation = TowerValidation(split, task, seed=assignment.seed, threads=assignment.threads)
         self._links, self._times = _links_of(split, config, assignment.name)
         self._degree = np.bincount(
             self._links[:, 1], minlength=assignment.view.num_nodes(split.target_type)
         ).astype(np.int64)
-        self._queries: RankingQueries | None = None
         super().__init__(
             config,
             assignment,
-            f"validation_ndcg@{self._k}" if ranks else "validation_average_precision",
+            self._validation.metric,
             node_type=split.node_type,
             target_type=split.target_type,
         )
@@ -417,32 +412,15 @@ class OwnLinkModel(OwnModuleTrainer):
     def measured(self) -> dict[str, float]:
         """Return ranking or classification figures of the validation part."""
         sources, targets = self._towers(None)
-        if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
-            score = inner_products(sources.numpy(), targets.numpy())
-            report = evaluate_pairs(self._split, self._task, score, "validation")
-            return {f"validation_{name}": float(report[name]) for name in ("average_precision", "auc")}
-        if self._queries is None:
-            assert isinstance(self._split, RecommendSplit)  # noqa: S101 - for the type checker
-            self._queries = validation_queries(self._view, self._split, self._seed)
-        return validation_figures(
-            product_scores(sources, targets), self._queries, self._degree, k=self._k, threads=self._threads
-        )
+        return self._validation.figures(self._view, self._degree, sources, targets)
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the vectors of sources and targets."""
         self.network.eval()
         with self._optimization.averaged(), torch.no_grad():
             sources, targets = self._towers(view)
-        split = self._split
-        return TrainedModel(
-            name,
-            "two_tower",
-            self._config.task,
-            split.node_type,
-            {split.node_type: sources.numpy()},
-            target_type=split.target_type,
-            target=targets.numpy(),
-        )
+        ends = (self._split.node_type, self._split.target_type)
+        return TrainedModel.of_towers(name, self._config.task, ends, sources, targets)
 
     def _towers(self, view: GraphView | None) -> tuple[Tensor, Tensor]:
         sources = self._outputs_of_type(self._split.node_type, view)

@@ -57,12 +57,14 @@ class TableRows:
         dim: length of a row.
         optimizer: the table's.
         batch_rows: about the rows that a batch reads, which must be in memory at once.
+        are_certain: whether the table has a place for each of ``rows`` from the start; else for some of them.
     """
 
     rows: int
     dim: int
     optimizer: Optimizer
     batch_rows: float
+    are_certain: bool = True
 
 
 SectionT_co = TypeVar("SectionT_co", bound=ModelSection, covariant=True)

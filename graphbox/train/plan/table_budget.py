@@ -54,5 +54,7 @@ def least_budget(tables: Sequence[TableRows], *, with_batches: bool) -> int:
 
 
 def _least(table: TableRows, *, with_batches: bool) -> int:
-    batch_rows = math.ceil(min(table.batch_rows, table.rows or math.inf)) if with_batches else 0
+    if not with_batches:
+        return least_budget_bytes(table.dim, table.optimizer, table.rows if table.are_certain else 0, 0)
+    batch_rows = math.ceil(min(table.batch_rows, table.rows))
     return least_budget_bytes(table.dim, table.optimizer, table.rows, batch_rows)

@@ -29,7 +29,6 @@ from graphbox.config import RecommendTaskConfig
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import edge_type_text
-from graphbox.metrics import RankingQueries
 from graphbox.models.graph_inputs import NodeBatch, NodeInputs, input_modules
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import ppr_neighbors
@@ -41,11 +40,10 @@ from graphbox.train.network.node_data import node_data
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
-from graphbox.train.recommendation.queries import in_degree, known_links, validation_queries
-from graphbox.train.recommendation.validation import validation_figures
+from graphbox.train.recommendation.queries import in_degree, known_links
+from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
-from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of, seeded
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
@@ -216,7 +214,10 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
             validate_every=config.validate_every,
             selection=Selection(f"validation_ndcg@{task.k}", config.patience),
         )
-        self._config, self._split, self._view, self._k = config, split, assignment.view, task.k
+        self._config, self._split, self._view = config, split, assignment.view
+        self._validation = TowerValidation(
+            split, task, seed=self._seed, threads=self._threads, processes=self._processes
+        )
         self._keys = NodeKeys({name: self._view.num_nodes(name) for name in self._visited_types()})
         self._data = node_data(
             self._view,
@@ -239,7 +240,6 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
             self._degree, live, config.negatives, config.negative_exponent, self._seed
         )
         self._place = np.zeros(self._keys.total, np.int64)  # of nodes among those of a hop
-        self._queries: RankingQueries | None = None
         self.epoch_links = self._links_to_hold_out.edges
         self.epoch_graph: OneTypeGraph | None = None
         self.epoch_neighborhoods: Neighborhoods | None = None
@@ -325,32 +325,15 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
 
     def measured(self) -> dict[str, float]:
         """Return recall and ndcg on the validation part."""
-        if self._queries is None:
-            self._queries = validation_queries(self._view, self._split, self._seed)
-        return validation_figures(
-            product_scores(*self._vectors(self._view)),
-            self._queries,
-            self._degree,
-            k=self._k,
-            threads=self._threads,
-            processes=self._processes,
-        )
+        return self._validation.figures(self._view, self._degree, *self._vectors(self._view))
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the vectors of queries and candidates over the neighbourhoods of ``view``."""
         self.network.eval()
         with self._optimization.averaged(), torch.no_grad():
             queries, targets = self._vectors(view)
-        split = self._split
-        return TrainedModel(
-            name,
-            "two_tower",
-            self._config.task,
-            split.node_type,
-            {split.node_type: queries.cpu().numpy()},
-            target_type=split.target_type,
-            target=targets.cpu().numpy(),
-        )
+        ends = (self._split.node_type, self._split.target_type)
+        return TrainedModel.of_towers(name, self._config.task, ends, queries, targets)
 
     def _vectors(self, view: GraphView) -> tuple[Tensor, Tensor]:
         """Return the vectors of all queries and all candidates, of which each layer computes each once."""

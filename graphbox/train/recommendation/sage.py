@@ -23,7 +23,6 @@ from graphbox.config import RecommendTaskConfig, SageConfig
 from graphbox.errors import UsageError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.metrics import RankingQueries
 from graphbox.models.features import MISSING_CATEGORY, NodeFeatures
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation
@@ -43,12 +42,11 @@ from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import known_links_of
 from graphbox.train.recommendation.neighborhoods import Neighborhoods, neighbor_blocks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
-from graphbox.train.recommendation.queries import in_degree, ranking_queries
+from graphbox.train.recommendation.queries import in_degree
 from graphbox.train.recommendation.sage_encoder import NeighborTables, SageEncoder, encode_nodes
-from graphbox.train.recommendation.validation import validation_figures
+from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
-from graphbox.train.scores import product_scores
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
@@ -120,7 +118,6 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
         self._view = assignment.view.with_reverse_edges()
         self._split = split
         self._config = config
-        self._k = task.k
         self._node_type = split.node_type
         self._relations = _relations(self._view, split.node_type, config.relations)
         self._features = _features(self._view, split.node_type, config.features)
@@ -157,7 +154,7 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
         self._candidates = Candidates(degree, live, config.candidates, config.popularity_exponent, self._seed)
         self._degree = degree
         self._around: Neighborhoods | None = None
-        self._validation: RankingQueries | None = None
+        self._validation = TowerValidation(split, task, threads=self._threads, processes=self._processes)
         self.epoch_view = self._view
         self.epoch_positives = self._links
         self._queries_of = self._degree
@@ -253,17 +250,9 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
 
     def measured(self) -> Mapping[str, float]:
         """Return recall and ndcg on the validation part."""
-        if self._validation is None:
-            self._validation = ranking_queries(self._view, self._split, "validation")
         model, inputs = self._as_it_is()
-        return validation_figures(
-            product_scores(*encode_nodes(model, inputs, self._neighborhoods(self._view))),
-            self._validation,
-            self._degree,
-            k=self._k,
-            threads=self._threads,
-            processes=self._processes,
-        )
+        query, target = encode_nodes(model, inputs, self._neighborhoods(self._view))
+        return self._validation.figures(self._view, self._degree, query, target)
 
     def extra_state(self) -> dict[str, Tensor]:
         """Return the rows that tables add to, and the average over epochs."""

@@ -23,7 +23,6 @@ from torch.nn import functional
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
 from graphbox.errors import DataError
 from graphbox.graph.live_rows import LiveRows
-from graphbox.metrics import RankingQueries
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
@@ -31,11 +30,10 @@ from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
-from graphbox.train.recommendation.queries import known_answers, validation_queries
-from graphbox.train.recommendation.validation import validation_figures
+from graphbox.train.recommendation.queries import known_answers
+from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
-from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.torch_trainer import TorchTrainer
@@ -107,7 +105,7 @@ class RecommendationTrainer(TorchTrainer[_Part]):
             epochs=config.epochs,
             validate_every=config.validate_every,
         )
-        self._view, self._split, self._config, self._k = view, split, config, task.k
+        self._view, self._split, self._config = view, split, config
         self.answers = known_answers(view, split)
         if not self.answers.nnz:
             raise DataError(
@@ -126,7 +124,9 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         self.temperature = config.temperature or _temperature(self.answers)
         self._active = np.flatnonzero(np.diff(self.answers.indptr))
         self._order = self._active
-        self._validation: RankingQueries | None = None
+        self._validation = TowerValidation(
+            split, task, seed=self._seed, threads=self._threads, processes=self._processes
+        )
         sides = (_QUERIES,) if split.within_one_type else (_QUERIES, _TARGETS)
         tables = self._new_tables(sides)
         self._rows = {name: TableEmbedding(table) for name, table in self._memory.near(tables).items()}
@@ -164,12 +164,7 @@ class RecommendationTrainer(TorchTrainer[_Part]):
 
     def measured(self) -> Mapping[str, float]:
         """Return recall and ndcg on the validation part."""
-        if self._validation is None:
-            self._validation = validation_queries(self._view, self._split, self._seed)
-        score = product_scores(*self._vectors())
-        return validation_figures(
-            score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes
-        )
+        return self._validation.figures(self._view, self._degree, *self._vectors())
 
     def table_modules(self) -> dict[str, TableEmbedding]:
         """Return the rows of queries and candidates."""
@@ -196,16 +191,8 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         They come from the graph that the model was trained on, whatever else ``view`` shows.
         """
         query, target = self._vectors()
-        split = self._split
-        return TrainedModel(
-            name,
-            "two_tower",
-            self._config.task,
-            split.node_type,
-            {split.node_type: query.cpu().numpy()},
-            target_type=split.target_type,
-            target=target.cpu().numpy(),
-        )
+        ends = (self._split.node_type, self._split.target_type)
+        return TrainedModel.of_towers(name, self._config.task, ends, query, target)
 
     # ----------------------------------------------------------------------------- details
 

@@ -87,7 +87,9 @@ class WalkFootprint(Footprint[WalkT]):
         """See :meth:`Footprint.table_rows`."""
         met = self.batch_walkers() * self.visits * (1.0 + self.model.negatives)
         dim = self.model.dim // len(self.tables)
-        return [TableRows(self.keys, dim, "rowwise_adagrad", min(met, self.keys))] * sum(self.tables)
+        # Nodes without edges have no place in the index, and how many there are is not known.
+        table = TableRows(self.keys, dim, "rowwise_adagrad", min(met, self.keys), are_certain=False)
+        return [table] * sum(self.tables)
 
     def row_rooms(self, device_bytes: int | None = None) -> list[RowRoom]:
         """Return the room for rows of each training of the model, one after the other.
