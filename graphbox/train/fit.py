@@ -108,7 +108,7 @@ def fit(
         resume,
         checkpoint_interval_s,
         memory or MemoryConfig(),
-        device,
+        str(device),
         start_from,
         decided_hbm,
     )
@@ -139,9 +139,10 @@ def fit_in_process(
 ) -> TrainedModel | None:
     """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
     name, run_folder, threads = options.name, options.run_folder, options.threads
+    device = torch.device(options.device)
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
     place = TrainingMemory(
-        options.memory, run_folder / "tables" / name, processes, options.device, options.decided_hbm
+        options.memory, run_folder / "tables" / name, processes, device, options.decided_hbm
     )
     if processes.is_first:
         place.clear()
@@ -153,15 +154,15 @@ def fit_in_process(
         options.seed,
         threads,
         memory=place,
-        device=options.device,
+        device=device,
         processes=processes,
     )
-    with torch_threads(threads), computing_on(options.device, name, config):
+    with torch_threads(threads), computing_on(device, name, config):
         with at_once():
             trainer = make_trainer(config, assignment)
         description = ModelDescription.of_trainer(trainer, config, task, options.seed, view)
         try:
-            with summing_in_order(options.device, wanted=trainer.sums_in_order):
+            with summing_in_order(device, wanted=trainer.sums_in_order):
                 outcome = train(
                     trainer,
                     model=name,

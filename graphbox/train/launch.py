@@ -18,11 +18,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from pydantic import TypeAdapter
 
 from graphbox import errors
 from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
@@ -44,7 +44,7 @@ _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Arguments of :func:`graphbox.train.fit` by their names."""
+    """Arguments of :func:`graphbox.train.fit` by their names, as JSON keeps them."""
 
     name: str
     run_folder: Path
@@ -53,9 +53,13 @@ class TrainingOptions:
     resume: bool
     checkpoint_interval_s: float
     memory: MemoryConfig
-    device: torch.device
+    device: str
     start_from: Path | None = None
     decided_hbm: HbmConfig | None = None
+
+
+OPTIONS = TypeAdapter(TrainingOptions)
+"""Reads and writes options as plain values."""
 
 
 def job_of(
@@ -81,22 +85,19 @@ def job_of(
     if split is not None:
         split_path = run_folder / "processes" / f"{options.name}.npz"
         save_split(split, split_path)
+    of_each = replace(
+        options,
+        run_folder=run_folder,
+        threads=max(1, thread_count(options.threads) // processes),
+        start_from=None if options.start_from is None else options.start_from.absolute(),
+    )
     return {
         "graph": str(graph.path.absolute()),
         "version": graph.version,
         "split": None if split_path is None else str(split_path),
         "config": config.model_dump(mode="json"),
         "task": None if task is None else task.model_dump(mode="json"),
-        "name": options.name,
-        "run_folder": str(run_folder),
-        "seed": options.seed,
-        "threads": max(1, thread_count(options.threads) // processes),
-        "resume": options.resume,
-        "checkpoint_interval_s": options.checkpoint_interval_s,
-        "memory": options.memory.model_dump(mode="json"),
-        "device": options.device.type,
-        "start_from": None if options.start_from is None else str(options.start_from.absolute()),
-        "decided_hbm": None if options.decided_hbm is None else options.decided_hbm.model_dump(mode="json"),
+        "options": OPTIONS.dump_python(of_each, mode="json"),
         "timeout_seconds": DEFAULT_TIMEOUT_SECONDS,
     }
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,12 +21,12 @@ from typing import Any, BinaryIO
 import torch
 from pydantic import TypeAdapter
 
-from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config import ModelConfig, TaskConfig
 from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
 from graphbox.table import ProcessGroup
 from graphbox.train.fit import fit_in_process
-from graphbox.train.launch import TrainingOptions
+from graphbox.train.launch import OPTIONS
 from graphbox.train.loop import TrainProgress
 from graphbox.train.processes import TrainingProcesses
 from graphbox.train.tasks import load_split
@@ -89,7 +89,7 @@ def _listen(stopping: threading.Event) -> None:
 
 
 def _train(job: Mapping[str, Any], report: _Report, stopping: threading.Event) -> None:
-    device = torch.device(job["device"])
+    device = torch.device(job["options"]["device"])
     if device.type == "cuda":
         device = torch.device("cuda", job["rank"])
         torch.cuda.set_device(device)
@@ -99,18 +99,7 @@ def _train(job: Mapping[str, Any], report: _Report, stopping: threading.Event) -
     torch.distributed.init_process_group("gloo", store=store, rank=job["rank"], world_size=job["size"])
     with ProcessGroup(device, timeout_seconds=timeout) as group:
         graph = Graph.open(job["graph"], version=job["version"])
-        options = TrainingOptions(
-            job["name"],
-            Path(job["run_folder"]),
-            job["seed"],
-            job["threads"],
-            job["resume"],
-            job["checkpoint_interval_s"],
-            MemoryConfig.model_validate(job["memory"]),
-            device,
-            None if job["start_from"] is None else Path(job["start_from"]),
-            None if job["decided_hbm"] is None else HbmConfig.model_validate(job["decided_hbm"]),
-        )
+        options = replace(OPTIONS.validate_python(job["options"]), device=str(device))
         fit_in_process(
             graph,
             None if job["split"] is None else load_split(Path(job["split"])),

@@ -25,7 +25,6 @@ from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment, make_trainer
-from graphbox.train.transfer import CPU
 from tests.table.distributed_processes import serve_checks
 
 Learnt = dict[str, NDArray[Any]]
@@ -168,7 +167,7 @@ def fits(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any], run: st
         return group.is_first and asked >= stop_after
 
     graph, split = Graph.open(model["graph"]), load_split(Path(model["split"]))
-    options = TrainingOptions("model", Path(run), 3, 1, True, 1e9, MemoryConfig(), CPU)
+    options = TrainingOptions("model", Path(run), 3, 1, True, 1e9, MemoryConfig(), "cpu")
     config, task = section_of(model["config"]), task_of(model["task"])
     try:
         fit_in_process(graph, split, config, task, options, (), None, stop, TrainingProcesses(group))
