@@ -13,8 +13,8 @@ from tests.gpu_benchmarks import printed_figures
 def test_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     figures = printed_figures(gpu_rows.main, monkeypatch, capsys)
     goals = [figure["goal"] for figure in figures.values() if figure["goal"] is not None]
-    assert goals == [0.8, 0.8, 0.8, 0.8, 0.5]
-    assert len(figures) == 3 + 4 + 12 + 2 + 3
+    assert goals == [0.8, 0.8, 0.8, 0.5]
+    assert len(figures) == 3 + 2 + 12 + 2 + 3
     assert {figure["unit"] for figure in figures.values()} == {"rows/s", "keys/s"}
 
 

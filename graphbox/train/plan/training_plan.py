@@ -144,8 +144,8 @@ def problems(
     room = available if total is None else total
     of_whom = "are available" if total is None else "`memory.total` allows"
     found = []
-    for name, plan in plans.items():
-        footprint = footprint_of(config.models[name], counts, config)
+    for name, model in config.models.items():
+        footprint, plan = footprint_of(model, counts, config), plans[name]
         too_small = None if footprint is None else table_budget_problem(name, footprint)
         if too_small is not None:
             found.append((name, *too_small))
