@@ -141,6 +141,7 @@ def train(folder: Path, model: str, share: float) -> dict[str, Any]:
     seconds = time.monotonic() - began
     trainer.close()
     memory.remove_folders()
+    edges = sum(graph.num_edges(each) for each in graph.edge_types)
     return {
         "model": model,
         "prepared_s": round(prepared_s, 1),
@@ -150,7 +151,7 @@ def train(folder: Path, model: str, share: float) -> dict[str, Any]:
         "examples_per_s": round(examples / seconds),
         "epoch_h": round((prepared_s + seconds * batches / wanted) / 3600, 2),
         "budget_bytes": sum(BUDGETS[model].values()),
-        "disk_s": disk_seconds(folder / "graph", 2 * 4 * sum(graph.num_edges(each) for each in graph.edge_types)),
+        "disk_s": disk_seconds(folder / "graph", 2 * 4 * edges),
     }
 
 
