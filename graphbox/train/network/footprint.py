@@ -126,8 +126,21 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         types = dict.fromkeys(end for each in touched for end in (each[0], each[2]))
         chosen = [name for name in types if self._has_rows(name)]
         rows = {name: self.counts.nodes.get(name, 0) for name in chosen}
-        _, met = self._drawn(sum(rows.values()))
-        return [TableRows(count, model.dim, "rowwise_adagrad", min(met, count)) for count in rows.values()]
+        read = self._read_by_batch(max(1, len(types)))
+        return [TableRows(count, model.dim, "rowwise_adagrad", min(read, count)) for count in rows.values()]
+
+    def _read_by_batch(self, types: int) -> float:
+        """Return the nodes of a type that a batch reads at the most, of so many types that are touched."""
+        model = self.model
+        if model.num_neighbors is None:
+            return math.inf
+        seeds = model.batch_size
+        if not isinstance(self.task, ClassifyTaskConfig):  # ends of links, and candidates
+            seeds = 2 * model.batch_size + model.links.negatives
+        relations = len(model.relations or self.counts.edges) * (2 if model.reverse else 1)
+        of_target = math.ceil(relations / types)
+        hops = model.num_neighbors
+        return float(seeds * sum(prod(hops[:hop]) * of_target**hop for hop in range(len(hops) + 1)))
 
     def _has_rows(self, node_type: str) -> bool:
         """Return whether nodes of a type have rows of a table."""
