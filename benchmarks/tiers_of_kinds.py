@@ -4,7 +4,8 @@ Users buy items (skewed, 500,000 nodes, 4 M edges), and a log of 1 M rows is cli
 for some batches in processes of their own, in turns: in memory, and with topology, features and rows under
 budgets of a fifth of what they take (rows: of the least that ``graphbox plan`` says, where that is more). A
 rate is the examples per second of an epoch: what the epoch begins with, and its batches at the median time of
-those that were trained. ``equal`` says whether rows and losses are the same bits.
+those that were trained. ``read_mib`` is what a batch reads from the disk. ``equal`` says whether rows and
+losses are the same bits.
 
     python -m benchmarks.tiers_of_kinds [--only KIND] [--batches 20] [--repeats 3] [--folder FOLDER]
 """
@@ -78,12 +79,35 @@ MODELS: dict[str, dict[str, Any]] = {
 """A model of each kind that has budgets, by name."""
 
 
-def make_graph(folder: Path) -> Path:
-    """Import the graph, unless it is there."""
-    path = folder / "graph"
+def make_graph(folder: Path, name: str) -> Path:
+    """Import the graph that a model learns from, unless it is there."""
+    path = folder / ("log" if MODELS[name].get("task") == "click" else "market")
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
+    source = _log(folder) if path.name == "log" else _market(folder)
+    import_graph(source, path)
+    return path
+
+
+def _log(folder: Path) -> GraphSource:
+    """Write a log of clicks."""
+    generator = np.random.default_rng(1)
+    log: dict[str, Any] = {"id": np.arange(ROWS), "clicked": generator.random(ROWS) < 0.3}
+    for name in ("ad", "page", "device"):
+        log[name] = pa.array((VALUES * generator.random(ROWS) ** 2).astype(np.int64).astype(str))
+    pq.write_table(pa.table(log), folder / "row.parquet")
+    features: Any = {
+        "clicked": "boolean",
+        "ad": "categorical",
+        "page": "categorical",
+        "device": "categorical",
+    }
+    return GraphSource("log", {"row": NodeSource(folder / "row.parquet", features=features)}, ())
+
+
+def _market(folder: Path) -> GraphSource:
+    """Write users who buy items and know each other."""
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((USERS, WIDTH), dtype=np.float32)
     users = {
@@ -93,33 +117,23 @@ def make_graph(folder: Path) -> Path:
     }
     pq.write_table(pa.table(users), folder / "user.parquet")
     pq.write_table(pa.table({"id": np.arange(ITEMS)}), folder / "item.parquet")
-    log: dict[str, Any] = {"id": np.arange(ROWS), "clicked": generator.random(ROWS) < 0.3}
-    for name in ("ad", "page", "device"):
-        log[name] = pa.array((VALUES * generator.random(ROWS) ** 2).astype(np.int64).astype(str))
-    pq.write_table(pa.table(log), folder / "row.parquet")
     ends = {"buys": (USERS, ITEMS, EDGES), "knows": (USERS, USERS, EDGES // 4)}
     for name, (sources, targets, count) in ends.items():
         source = (sources * generator.random(count) ** 1.5).astype(np.int64)
         target = (targets * generator.random(count) ** 3).astype(np.int64)
         pq.write_table(pa.table({"source": source, "target": target}), folder / f"{name}.parquet")
-    of_rows: Any = {"clicked": "boolean", "ad": "categorical", "page": "categorical", "device": "categorical"}
-    of_users: Any = {"taste": "categorical", "x": "vector"}
-    import_graph(
-        GraphSource(
-            "market",
-            {
-                "user": NodeSource(folder / "user.parquet", features=of_users),
-                "item": NodeSource(folder / "item.parquet"),
-                "row": NodeSource(folder / "row.parquet", features=of_rows),
-            },
-            (
-                EdgeSource(("user", "buys", "item"), folder / "buys.parquet", reverse="bought_by"),
-                EdgeSource(("user", "knows", "user"), folder / "knows.parquet"),
-            ),
+    features: Any = {"taste": "categorical", "x": "vector"}
+    return GraphSource(
+        "market",
+        {
+            "user": NodeSource(folder / "user.parquet", features=features),
+            "item": NodeSource(folder / "item.parquet"),
+        },
+        (
+            EdgeSource(("user", "buys", "item"), folder / "buys.parquet", reverse="bought_by"),
+            EdgeSource(("user", "knows", "user"), folder / "knows.parquet"),
         ),
-        path,
     )
-    return path
 
 
 def run_of(name: str, memory: dict[str, int]) -> RunConfig:
@@ -169,17 +183,20 @@ def train(graph_folder: Path, run_folder: Path, name: str, batches: int, *, in_t
     split = None if task is None else make_split(graph, task, 0)
     memory = TrainingMemory(run.memory if in_tiers else MemoryConfig(), run_folder)
     view = GraphView(graph, split, "test" if model.sees_validation else "train")
-    losses, times, examples = [], [], 0
+    losses, times, examples, read = [], [], 0, 0
     with Peak() as peak:
         trainer = make_trainer(model, Assignment("model", view, split, task, 0, None, memory=memory))
         began = time.perf_counter()
         count = trainer.begin_epoch(0)
         times.append(time.perf_counter())
         for batch in range(min(count, WARM_UP_BATCHES + batches)):
+            if batch == WARM_UP_BATCHES:
+                read = _read_bytes()
             loss, number = trainer.train_batch(0, batch)
             losses.append(loss)
             times.append(time.perf_counter())
             examples = max(examples, number)
+        read = _read_bytes() - read
     begin_s = times[0] - began
     batch_s = statistics.median(later - earlier for earlier, later in pairwise(times[WARM_UP_BATCHES:]))
     digest = hashlib.sha256(np.array(losses).tobytes())
@@ -192,11 +209,18 @@ def train(graph_folder: Path, run_folder: Path, name: str, batches: int, *, in_t
         "rate": round(count * examples / (begin_s + count * batch_s)),
         "begin_s": round(begin_s, 2),
         "batch_ms": round(1000 * batch_s, 2),
+        "read_mib": round(read / max(1, len(losses) - WARM_UP_BATCHES) / MIB, 1),
         "batches": count,
         "peak_mib": round(peak.bytes / MIB),
         "budgets_mib": {key: round(value / MIB) for key, value in budgets.items()},
         "digest": digest.hexdigest(),
     }
+
+
+def _read_bytes() -> int:
+    """Return what this process read from disks so far."""
+    numbers = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(numbers["read_bytes"])
 
 
 def measured(graph_folder: Path, name: str, batches: int, *, in_tiers: bool) -> dict[str, Any]:
@@ -218,12 +242,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "tiers_of_kinds")
     parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    graph_folder = make_graph(arguments.folder)
     if arguments.train:
         run, name, place = arguments.train
+        graph_folder = make_graph(arguments.folder, name)
         print(json.dumps(train(graph_folder, Path(run), name, arguments.batches, in_tiers=place == "tiers")))
         return
     for name in arguments.only or MODELS:
+        graph_folder = make_graph(arguments.folder, name)
         pairs = [
             [measured(graph_folder, name, arguments.batches, in_tiers=in_tiers) for in_tiers in (False, True)]
             for _ in range(arguments.repeats)

@@ -19,6 +19,7 @@ namespace graphbox {
 namespace {
 
 constexpr std::int64_t kBatchesAhead = 32;   // that are made before they are trained
+constexpr std::int64_t kBatchesOfLoad = 128;  // likewise, where rows are on SSD: the more, the fewer rows are read twice
 constexpr std::int64_t kUpdatedGroups = 8;   // of kUpdatedRows rows, that one thread takes at a time
 
 // Rows of `stride` numbers, the last of which are zeros.
@@ -248,19 +249,28 @@ std::vector<std::int64_t> SkipGram::keys_of(std::span<const SkipGramBatch> batch
 
 SkipGram::Lent SkipGram::lend(std::span<const SkipGramBatch> batches, int threads) {
   const bool has_one_table = &center_ == &context_;
-  const auto take = [&](Table& table, NumberedRows& numbered, bool are_contexts) {
-    const std::vector<std::int64_t> keys =
-        RowsInPlace::needs_keys(table) ? keys_of(batches, are_contexts) : std::vector<std::int64_t>();
+  const auto named = [&](const Table& table, bool are_contexts) {
+    return RowsInPlace::needs_keys(table) ? keys_of(batches, are_contexts) : std::vector<std::int64_t>();
+  };
+  const std::vector<std::int64_t> centers = named(center_, has_one_table);
+  const std::vector<std::int64_t> contexts = has_one_table ? std::vector<std::int64_t>() : named(context_, true);
+  // Both tables read at once; what follows finds their rows in memory.
+  parallel_for(2, has_one_table ? 0 : 2, [&](std::int64_t which) {
+    Table& table = which == 0 ? center_ : context_;
+    const std::vector<std::int64_t>& keys = which == 0 ? centers : contexts;
+    table.promote_rows(keys.data(), std::ssize(keys), 1);
+  });
+  const auto take = [&](Table& table, NumberedRows& numbered, const std::vector<std::int64_t>& keys) {
     return std::make_unique<RowsInPlace>(table, settings_.num_keys, keys, numbered, threads);
   };
   Lent lent;
   // In one order, so that nobody who holds one waits for the other.
   if (!has_one_table && &context_ < &center_) {
-    lent.context = take(context_, context_rows_, true);
+    lent.context = take(context_, context_rows_, contexts);
   }
-  lent.center = take(center_, center_rows_, has_one_table);
+  lent.center = take(center_, center_rows_, centers);
   if (!has_one_table && !lent.context) {
-    lent.context = take(context_, context_rows_, true);
+    lent.context = take(context_, context_rows_, contexts);
   }
   return lent;
 }
@@ -274,7 +284,7 @@ std::size_t SkipGram::fitting(std::span<const SkipGramBatch> batches) {
     if (!RowsInPlace::needs_keys(table)) {
       continue;
     }
-    const std::uint64_t room = RowsInPlace::room(table) / 2;  // the rest is for rows that come soon again
+    const std::uint64_t room = RowsInPlace::room(table) / 8 * 7;  // the more rows a group has, the fewer are read twice
     seen_.resize(static_cast<std::size_t>(settings_.num_keys + 63) / 64);
     std::vector<std::int64_t> keys;
     for (std::size_t i = 0; i < count; ++i) {
@@ -358,10 +368,11 @@ SkipGramResult SkipGram::train_in_order(const SkipGramBatches& batches) {
   const bool are_named = RowsInPlace::needs_keys(center_) || RowsInPlace::needs_keys(context_);
   Lent rows = are_named ? Lent() : lend({}, batches.threads);
   const std::int64_t count = std::ssize(batches.offsets) - 1;
-  std::vector<SkipGramBatch> ahead(static_cast<std::size_t>(std::min(count, kBatchesAhead)));
+  const std::int64_t most = std::min(count, are_named ? kBatchesOfLoad : kBatchesAhead);
+  std::vector<SkipGramBatch> ahead(static_cast<std::size_t>(most));
   SkipGramResult result;
-  for (std::int64_t first = 0; first < count; first += kBatchesAhead) {
-    const std::int64_t made = std::min(kBatchesAhead, count - first);
+  for (std::int64_t first = 0; first < count; first += most) {
+    const std::int64_t made = std::min(most, count - first);
     parallel_for(batches.threads, made,
                  [&](std::int64_t i) { make(batches, first + i, ahead[static_cast<std::size_t>(i)]); });
     for (std::span<const SkipGramBatch> left(ahead.data(), static_cast<std::size_t>(made)); !left.empty();) {

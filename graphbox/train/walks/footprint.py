@@ -85,7 +85,7 @@ class WalkFootprint(Footprint[WalkT]):
 
     def table_rows(self) -> list[TableRows]:
         """See :meth:`Footprint.table_rows`."""
-        met = self.batch_walkers() * self.visits * (1.0 + self.model.negatives)
+        met = float(self.batch_walkers() * self.visits + self.model.negatives)  # a batch shares its negatives
         dim = self.model.dim // len(self.tables)
         # Nodes without edges have no place in the index, and how many there are is not known.
         table = TableRows(self.keys, dim, "rowwise_adagrad", min(met, self.keys), are_certain=False)
