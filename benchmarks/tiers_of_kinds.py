@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from benchmarks.training_memory import MIB, Peak
 from graphbox.config import MemoryConfig, RunConfig
@@ -173,6 +174,7 @@ def budgets_of(name: str, graph: Graph) -> dict[str, int]:
 def train(graph_folder: Path, run_folder: Path, name: str, batches: int, *, in_tiers: bool) -> dict[str, Any]:
     """Train some batches in this process, and return what they took and what was learnt."""
     from graphbox.train import Assignment, GraphView, make_split
+    from graphbox.train.computing import summing_in_order
     from graphbox.train.memory import TrainingMemory
     from graphbox.train.registry import make_trainer
 
@@ -184,7 +186,7 @@ def train(graph_folder: Path, run_folder: Path, name: str, batches: int, *, in_t
     memory = TrainingMemory(run.memory if in_tiers else MemoryConfig(), run_folder)
     view = GraphView(graph, split, "test" if model.sees_validation else "train")
     losses, times, examples, read = [], [], 0, 0
-    with Peak() as peak:
+    with Peak() as peak, summing_in_order(torch.device("cpu"), wanted=True):
         trainer = make_trainer(model, Assignment("model", view, split, task, 0, None, memory=memory))
         began = time.perf_counter()
         count = trainer.begin_epoch(0)

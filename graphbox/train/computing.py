@@ -69,13 +69,16 @@ def computing_on(device: torch.device, model: str, config: ModelConfig) -> Itera
 
 @contextmanager
 def summing_in_order(device: torch.device, *, wanted: bool) -> Iterator[None]:
-    """Let operations of torch on a GPU take the kernels that sum in a fixed order, where it has such.
+    """Let operations of torch take the implementations that sum in a fixed order, where they have such.
+
+    On the CPU that is always so: the gradient of ``rows[index]``, where several entries of the index are equal,
+    is otherwise added up in the order in which threads get there.
 
     Args:
         device: where the model computes.
-        wanted: it is to be so; else the block runs as it is.
+        wanted: on a GPU it is to be so; else the block runs there as it is.
     """
-    if device.type != "cuda" or not wanted:
+    if device.type == "cuda" and not wanted:
         yield
         return
     is_on = torch.are_deterministic_algorithms_enabled()
