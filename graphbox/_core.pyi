@@ -544,10 +544,6 @@ class WrittenCheckpoint:
     def changes(self) -> int: ...
 
     @property
-    def linked_files(self) -> int:
-        """Segments that are the table's, too."""
-
-    @property
     def copied_files(self) -> int:
         """Segments that could not be linked there."""
 
@@ -559,21 +555,9 @@ class PulledRows:
 
     def __len__(self) -> int: ...
 
-    @property
-    def changes(self) -> int:
-        """The table's count of changes before the rows were read."""
-
     @staticmethod
     def joined(parts: Sequence[PulledRows]) -> PulledRows:
         """Those of several pulls of one table, one after another."""
-
-    def replace(self, positions: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], later: PulledRows) -> None:
-        """Take the rows that a later pull found for the keys at some positions."""
-
-    def stale(self, pushed: Sequence[PulledRows], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]:
-        """
-        Whether each result has a key without a row, or with one among those that were pushed, bool[n].
-        """
 
 class Table:
     """Rows for any int64 keys, with optimizer state, in memory."""
@@ -706,6 +690,9 @@ class Table:
         The least budget of a table with rows on SSD, of so many keys and rows of a batch.
         """
 
+    def write_checkpoint(self, folder: str, contents: int, chain: int, is_delta: bool, threads: int) -> WrittenCheckpoint:
+        """Write the rows, all of one moment, to segments in a folder."""
+
     def load_checkpoint(self, folder: str, parts: Sequence[CheckpointPart], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
         """Put the rows of a checkpoint's parts, or of a shard, into the table."""
 
@@ -720,21 +707,14 @@ class Table:
     def pull_bags(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, divisors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> PulledRows:
         """Sums of rows into an array of the caller; returns where the rows are."""
 
-    def push_bags(self, rows: PulledRows, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, divisors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], lr: float | None, threads: int) -> int:
-        """
-        Push gradients of sums, or of the rows themselves; returns the count of changes.
-        """
+    def push_bags(self, rows: PulledRows, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, divisors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
+        """Push gradients of sums, or of the rows themselves."""
 
     @property
     def changes(self) -> int:
         """How often values of rows changed, or rows lost their keys."""
 
 SUMMED_TOGETHER: int = 256
-
-def write_checkpoints(requests: Sequence[tuple[Table, str, int, int, bool, int]]) -> list[WrittenCheckpoint]:
-    """
-    Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, chain, whether it is a delta, threads).
-    """
 
 def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The shard that each key belongs to, int64[n]."""
@@ -789,11 +769,6 @@ def table_flushed(table: Table) -> None:
 def table_prefetch(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int, stop: StopFlag) -> tuple[int, int]:
     """
     Read rows on SSD into memory; returns how many are there, and how many were read.
-    """
-
-def table_promote(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int) -> None:
-    """
-    Read the rows of these keys that are on SSD into memory. Tables in memory stay as they are.
     """
 
 def table_await_compaction(table: Table) -> None:

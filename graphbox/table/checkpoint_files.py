@@ -72,15 +72,13 @@ def write_checkpoint(wanted: CheckpointOf) -> tuple[Manifest, int]:
     Returns:
         Its manifest, and the table's count of changes at that moment.
     """
-    request = (
-        wanted.table._native,
+    written = wanted.table._native.write_checkpoint(
         str(wanted.folder),
         CONTENTS[wanted.contents],
         wanted.chain_number,
         wanted.kind == "delta",
         wanted.table.threads,
     )
-    [written] = _core.write_checkpoints([request])
     if written.copied_files:
         _logger.info(
             "%s: %d segments were copied, the file system cannot link them there",

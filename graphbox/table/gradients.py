@@ -82,7 +82,7 @@ class Gradient:
     def push(self) -> None:
         """Apply it."""
         self.table._table.push_bags(
-            self.rows, self.offsets, self.weights, self.divisors, self.values, None, self.table.threads
+            self.rows, self.offsets, self.weights, self.divisors, self.values, self.table.threads
         )
 
     def joined(self, others: Sequence[Gradient]) -> Gradient:

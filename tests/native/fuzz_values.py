@@ -252,7 +252,6 @@ def _bags(world: World) -> dict[str, Any]:
         "divisors": world.maybe(np.full(bags, 2, np.float32)),
         "out": np.zeros((bags, dim), np.float32),
         "grads": np.ones((bags, dim), np.float32),
-        "lr": world.random.choice([None, 0.1]),
     }
 
 
@@ -305,13 +304,17 @@ def _part(world: World, name: str, rows: int, bytes_: int, checksum: int) -> Any
     return _core.CheckpointPart(name, rows, live_rows, bytes_, checksum, name.startswith("erased"), live)
 
 
-def _written_checkpoints(world: World) -> dict[str, Any]:
+def _written_checkpoint(world: World) -> dict[str, Any]:
     folder = world.folder / "checkpoint"
     folder.mkdir(exist_ok=True)
-    table = world.object("Table")
     is_delta = world.random.random() < 0.3
-    request = (table, str(folder), 0, world.random.choice([-1, 0, 1]), is_delta, 2)
-    return {"requests": [] if table is None else [request] * world.random.choice([1, 1, 2])}
+    return {
+        "folder": str(folder),
+        "contents": 0,
+        "chain": world.random.choice([-1, 0, 1]),
+        "is_delta": is_delta,
+        "threads": 2,
+    }
 
 
 _OPEN_FILE = 2
@@ -427,7 +430,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Table.push_bags": _bags,
     "Table.push_rows": _push_rows,
     "Table.reserve": lambda world: {"rows": world.random.choice([0, 1000, 1 << 60])},
-    "write_checkpoints": _written_checkpoints,
+    "Table.write_checkpoint": _written_checkpoint,
     "TimeOrder": lambda world: {"indptr": world.indptr, "timestamps": world.timestamps},
     "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},
     "TraceCache.begin_pass": lambda world: {"batches": [np.unique(world.nodes()) for _ in range(3)]},

@@ -62,18 +62,19 @@ PulledRows pull_bags(Table& self, InputArray<std::int64_t> keys, Offsets offsets
   return self.pull_bags(keys.data(), static_cast<std::int64_t>(keys.shape(0)), bags, out.data(), create, threads);
 }
 
-std::uint64_t push_bags(Table& self, const PulledRows& rows, std::optional<Offsets> offsets, Factors weights,
-                        Factors divisors, InputArray<float, 2> gradients, std::optional<float> lr, int threads) {
+void push_bags(Table& self, const PulledRows& rows, std::optional<Offsets> offsets, Factors weights, Factors divisors,
+               InputArray<float, 2> gradients, int threads) {
   const std::int64_t keys = rows.rows.size();
   if (!offsets) {
     check_rows("grads", gradients.shape(0), gradients.shape(1), keys, self.config().dim);
     const ReleasedGil release;
-    return self.push_rows(rows, {gradients.data(), keys, keys}, lr, threads);
+    self.push_rows(rows, {gradients.data(), keys, keys}, threads);
+    return;
   }
   const Bags bags = bags_of(*offsets, weights, divisors, static_cast<std::size_t>(keys));
   check_rows("grads", gradients.shape(0), gradients.shape(1), bags.count, self.config().dim);
   const ReleasedGil release;
-  return self.push_bags(rows, bags, gradients.data(), lr, threads);
+  self.push_bags(rows, bags, gradients.data(), threads);
 }
 
 PulledRows joined(const std::vector<const PulledRows*>& parts) {
@@ -82,42 +83,12 @@ PulledRows joined(const std::vector<const PulledRows*>& parts) {
   return PulledRows::joined(parts);
 }
 
-void replace(PulledRows& self, InputArray<std::int64_t> positions, const PulledRows& later) {
-  const std::span<const std::int64_t> places = view(positions);
-  if (places.size() != static_cast<std::size_t>(later.rows.size()) ||
-      std::any_of(places.begin(), places.end(),
-                  [&](std::int64_t place) { return place < 0 || place >= self.rows.size(); })) {
-    throw Error(ErrorKind::kUsage, "expected a position of a key for each of the later rows", "positions");
-  }
-  const ReleasedGil release;
-  self.replace(positions.data(), later);
-}
-
-NumpyArray<bool> stale(const PulledRows& self, const std::vector<const PulledRows*>& pushed,
-                       std::optional<Offsets> offsets) {
-  refuse_none(pushed, "pushed");
-  if (offsets) {
-    check_offsets(*offsets, self.rows.size());
-  }
-  PooledArray<bool> out(offsets ? static_cast<std::int64_t>(offsets->shape(0)) - 1 : self.rows.size());
-  {
-    const ReleasedGil release;
-    self.stale(pushed, offsets ? offsets->data() : nullptr, out.size(), out.data());
-  }
-  return to_numpy(std::move(out));
-}
-
 }  // namespace
 
 void add_pulled_rows(nb::module_& module) {
   nb::class_<PulledRows>(module, "PulledRows", "Where the rows of some keys are.")
       .def("__len__", [](const PulledRows& self) { return self.rows.size(); })
-      .def_ro("changes", &PulledRows::changes, "The table's count of changes before the rows were read.")
-      .def_static("joined", &joined, nb::arg("parts"), "Those of several pulls of one table, one after another.")
-      .def("replace", &replace, nb::arg("positions").noconvert(), nb::arg("later"),
-           "Take the rows that a later pull found for the keys at some positions.")
-      .def("stale", &stale, nb::arg("pushed"), nb::arg("offsets").noconvert().none(),
-           "Whether each result has a key without a row, or with one among those that were pushed, bool[n].");
+      .def_static("joined", &joined, nb::arg("parts"), "Those of several pulls of one table, one after another.");
 }
 
 void add_bags(nb::module_& module, nb::class_<Table>& table) {
@@ -129,8 +100,8 @@ void add_bags(nb::module_& module, nb::class_<Table>& table) {
            "Sums of rows into an array of the caller; returns where the rows are.")
       .def("push_bags", &push_bags, nb::arg("rows"), nb::arg("offsets").noconvert().none(),
            nb::arg("weights").noconvert().none(), nb::arg("divisors").noconvert().none(),
-           nb::arg("grads").noconvert(), nb::arg("lr").none(), nb::arg("threads"),
-           "Push gradients of sums, or of the rows themselves; returns the count of changes.")
+           nb::arg("grads").noconvert(), nb::arg("threads"),
+           "Push gradients of sums, or of the rows themselves.")
       .def_prop_ro("changes", &Table::changes, nb::call_guard<ReleasedGil>(),
                    "How often values of rows changed, or rows lost their keys.");
 }

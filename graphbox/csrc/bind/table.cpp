@@ -102,7 +102,7 @@ void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradien
                const CountArray& shows, const CountArray& clicks) {
   const Push push = to_push(gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim, shows, clicks);
   const ReleasedGil release;
-  self.push_rows(rows, push, std::nullopt, threads);
+  self.push_rows(rows, push, threads);
 }
 
 void assign(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> values, int threads) {
@@ -161,23 +161,9 @@ CheckpointPart part_of(const std::string& name, std::uint64_t rows, std::uint64_
   return part;
 }
 
-// Of each table: its checkpoint's folder, contents, chain, whether it is a delta, threads.
-using Requests = std::vector<std::tuple<Table*, std::string, std::uint32_t, int, bool, int>>;
-
-std::vector<WrittenCheckpoint> write_checkpoints(const Requests& requests) {
-  std::vector<std::pair<Table*, CheckpointRequest>> tables;
-  for (const auto& [table, folder, contents, chain, is_delta, threads] : requests) {
-    if (table == nullptr) {
-      throw Error(ErrorKind::kUsage, "expected a table, received None", "requests");
-    }
-    for (const auto& [other, request] : tables) {
-      if (other == table) {
-        throw Error(ErrorKind::kUsage, "expected different tables, received one twice", "requests");
-      }
-    }
-    tables.emplace_back(table, CheckpointRequest{folder, contents_of(contents), chain, is_delta, threads});
-  }
-  return Table::write_checkpoints(tables);
+WrittenCheckpoint write_checkpoint(Table& self, const std::string& folder, std::uint32_t contents, int chain,
+                                   bool is_delta, int threads) {
+  return self.write_checkpoint({folder, contents_of(contents), chain, is_delta, threads});
 }
 
 void load_checkpoint(Table& self, const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
@@ -263,7 +249,6 @@ void add_table(nb::module_& module) {
                    })
       .def_ro("lr", &WrittenCheckpoint::lr)
       .def_ro("changes", &WrittenCheckpoint::changes)
-      .def_ro("linked_files", &WrittenCheckpoint::linked_files, "Segments that are the table's, too.")
       .def_ro("copied_files", &WrittenCheckpoint::copied_files, "Segments that could not be linked there.");
   nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
   add_pulled_rows(module);
@@ -349,6 +334,9 @@ void add_table(nb::module_& module) {
           },
           nb::arg("keys"), nb::arg("batch_rows"),
           "The least budget of a table with rows on SSD, of so many keys and rows of a batch.")
+      .def("write_checkpoint", &write_checkpoint, nb::arg("folder"), nb::arg("contents"), nb::arg("chain"),
+           nb::arg("is_delta"), nb::arg("threads"), nb::call_guard<ReleasedGil>(),
+           "Write the rows, all of one moment, to segments in a folder.")
       .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
            nb::arg("shard"), nb::arg("threads"), nb::call_guard<ReleasedGil>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
       .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
@@ -357,9 +345,6 @@ void add_table(nb::module_& module) {
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
   add_bags(module, table);
 
-  module.def("write_checkpoints", &write_checkpoints, nb::arg("requests"), nb::call_guard<ReleasedGil>(),
-             "Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, "
-             "chain, whether it is a delta, threads).");
   module.def(
       "shard_of",
       [](InputArray<std::int64_t> keys, std::uint64_t shards) {

@@ -117,14 +117,6 @@ void add_table_tier(nb::module_& module) {
       },
       nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("threads"), nb::arg("stop"),
       "Read rows on SSD into memory; returns how many are there, and how many were read.");
-  module.def(
-      "table_promote",
-      [](Table& table, InputArray<std::int64_t> keys, int threads) {
-        const ReleasedGil release;
-        table.promote_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), threads);
-      },
-      nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("threads"),
-      "Read the rows of these keys that are on SSD into memory. Tables in memory stay as they are.");
   module.def("table_await_compaction", [](Table& table) { tiered(table).await_compaction(); }, nb::arg("table"),
              nb::call_guard<ReleasedGil>(), "Wait until no segment is to be rewritten in the background.");
   module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),

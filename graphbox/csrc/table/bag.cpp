@@ -124,7 +124,6 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
   {
     const std::shared_lock lock(mutex_);
     pulled.version = version_;
-    pulled.changes = changes_now();
     found = sum_rows(pulled, bags, out, threads);
     if (create && marks_visits()) {
       mark_visited(pulled.rows.data(), 0, count);
@@ -146,7 +145,6 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
   }
   const auto lock = lock_with_rows({keys, count, pulled.rows.data(), true}, threads);
   pulled.version = version_;
-  pulled.changes = changes_now();
   sum_rows(pulled, bags, out, threads);
   return pulled;
 }
@@ -188,8 +186,7 @@ Table::Found Table::sum_rows(PulledRows& pulled, const Bags& bags, float* out, i
   return has_cold ? Found::kOnDisk : has_missing ? Found::kInMemory : Found::kAll;
 }
 
-std::uint64_t Table::push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients,
-                               std::optional<float> lr, int threads) {
+void Table::push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients, int threads) {
   const std::int64_t count = pulled.rows.size();
   PooledArray<std::uint32_t> gradient_of(count);
   PooledArray<float> scale_of(bags.weights != nullptr || bags.divisors != nullptr ? count : 0);
@@ -205,9 +202,8 @@ std::uint64_t Table::push_bags(const PulledRows& pulled, const Bags& bags, const
       }
     }
   });
-  return push_rows(pulled,
-                   {gradients, count, bags.count, gradient_of.data(), scale_of.size() > 0 ? scale_of.data() : nullptr},
-                   lr, threads);
+  push_rows(pulled,
+            {gradients, count, bags.count, gradient_of.data(), scale_of.size() > 0 ? scale_of.data() : nullptr}, threads);
 }
 
 }  // namespace graphbox

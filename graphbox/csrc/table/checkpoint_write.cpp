@@ -1,7 +1,6 @@
 // Writing checkpoints: rows are gathered into large buffers by several threads, which write them past the page cache.
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -172,74 +171,39 @@ CheckpointPart write_erased(const std::string& folder, const std::vector<std::in
 
 // A table that is being saved, from the moment it is saved as of.
 struct Table::Saving {
-  Table* table;
-  const CheckpointRequest* request;
-  std::unique_lock<std::mutex> one_at_a_time;
-  std::unique_lock<std::mutex> moving;            // of a table with rows on SSD, as the next
-  std::unique_lock<std::shared_mutex> alone;
-  std::shared_lock<std::shared_mutex> unchanged;  // of one in memory, until all is written
-  std::unique_ptr<TierSnapshot> snapshot;
-  std::vector<std::int64_t> erased;
-  WrittenCheckpoint written;
+  const CheckpointRequest& request;
+  std::unique_lock<std::mutex> one_at_a_time{};
+  std::shared_lock<std::shared_mutex> unchanged{};  // of a table in memory, until all is written
+  std::unique_ptr<TierSnapshot> snapshot{};
+  std::vector<std::int64_t> erased{};
+  WrittenCheckpoint written{};
 };
 
+// A table in memory does not change until it is written: whatever changes it waits, lookups of known keys go on. Of one
+// with rows on SSD all changed rows go to segments, most of them before the moment, and what segments hold then is
+// noted: that does not change, so everything else goes on.
 WrittenCheckpoint Table::write_checkpoint(const CheckpointRequest& request) {
-  return std::move(write_checkpoints({{this, request}})[0]);
-}
-
-// Tables in memory do not change until they are written: whatever changes them waits, lookups of known keys go on. Of
-// those with rows on SSD all changed rows go to segments, most of them before the moment, and what segments hold then
-// is noted: that does not change, so everything else goes on.
-std::vector<WrittenCheckpoint> Table::write_checkpoints(
-    const std::vector<std::pair<Table*, CheckpointRequest>>& tables) {
-  std::vector<Saving> savings(tables.size());
-  for (std::size_t i = 0; i < tables.size(); ++i) {
-    savings[i].table = tables[i].first;
-    savings[i].request = &tables[i].second;
-    if (tables[i].second.folder.empty()) {
-      throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
-    }
+  if (request.folder.empty()) {
+    throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
   }
-  std::vector<Saving*> order;  // the same for all threads, so that none waits for another in a circle
-  for (Saving& saving : savings) {
-    order.push_back(&saving);
+  Saving saving{request};
+  saving.one_at_a_time = std::unique_lock(saving_);
+  if (tier_ != nullptr) {
+    write_changed_in_parts();
+    const std::unique_lock moving(tier_->moving);
+    const std::unique_lock alone(mutex_);
+    begin_saving(saving);
+  } else {
+    saving.unchanged = std::shared_lock(mutex_);
+    begin_saving(saving);
   }
-  std::sort(order.begin(), order.end(), [](const Saving* a, const Saving* b) { return std::less<>()(a->table, b->table); });
-  for (Saving* const saving : order) {
-    saving->one_at_a_time = std::unique_lock(saving->table->saving_);
-    if (saving->table->tier_ != nullptr) {
-      saving->table->write_changed_in_parts();
-    }
-  }
-  for (Saving* const saving : order) {
-    Table& table = *saving->table;
-    if (table.tier_ != nullptr) {
-      saving->moving = std::unique_lock(table.tier_->moving);
-      saving->alone = std::unique_lock(table.mutex_);
-    } else {
-      saving->unchanged = std::shared_lock(table.mutex_);
-    }
-  }
-  for (Saving* const saving : order) {
-    saving->table->begin_saving(*saving);
-  }
-  for (Saving* const saving : order) {
-    if (saving->snapshot != nullptr) {
-      saving->alone.unlock();
-      saving->moving.unlock();
-    }
-  }
-  std::vector<WrittenCheckpoint> written;
-  for (Saving& saving : savings) {
-    saving.table->finish_saving(saving);
-    written.push_back(std::move(saving.written));
-  }
-  return written;
+  finish_saving(saving);
+  return std::move(saving.written);
 }
 
 // At the moment: notes what does not wait for the rows to be written.
 void Table::begin_saving(Saving& saving) {
-  const CheckpointRequest& request = *saving.request;
+  const CheckpointRequest& request = saving.request;
   ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
   if (request.is_delta && (changes == nullptr || !changes->is_on())) {
     throw Error(ErrorKind::kDoesNotFit,
@@ -264,7 +228,7 @@ void Table::begin_saving(Saving& saving) {
 }
 
 void Table::finish_saving(Saving& saving) {
-  const CheckpointRequest& request = *saving.request;
+  const CheckpointRequest& request = saving.request;
   WrittenCheckpoint& written = saving.written;
   if (saving.snapshot != nullptr) {
     write_snapshot(request, *saving.snapshot, written);

@@ -141,7 +141,6 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
   std::shared_lock reading(mutex_);
   if (pulled != nullptr) {
     pulled->version = version_;
-    pulled->changes = changes_now();
   }
   VisitedRows* const visited = tier_ != nullptr ? &tier_->visited : create && marks_visits() ? &visited_ : nullptr;
   parallel_for(threads, chunks, [&](std::int64_t chunk) {

@@ -104,13 +104,11 @@ class Table {
   // are not admitted are dropped.
   void push(const std::int64_t* keys, const Push& push, int threads);
 
-  // The same for the keys of a pull of this table, which are looked up only if keys were erased since. `lr` stands for
-  // the table's own if there is one. Returns the number of changes, this one among them.
-  std::uint64_t push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads);
+  // The same for the keys of a pull of this table, which are looked up only if keys were erased since.
+  void push_rows(const PulledRows& pulled, const Push& push, int threads);
 
   // The same for gradients[bags.count, dim] of sums.
-  std::uint64_t push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients, std::optional<float> lr,
-                          int threads);
+  void push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients, int threads);
 
   // Gives the keys values[count, dim], and a row if they have none: table_assign.cpp.
   void assign(const std::int64_t* keys, std::int64_t count, const float* values, int threads);
@@ -233,9 +231,6 @@ class Table {
   // Checkpoints: checkpoint_write.cpp. Pulls of known keys go on while one is written. One that takes the changes of a
   // chain is followed by confirm_changes(), or by restore_changes() where it did not become whole.
   WrittenCheckpoint write_checkpoint(const CheckpointRequest& request);
-  // The same of several tables, all as they are at one moment.
-  static std::vector<WrittenCheckpoint> write_checkpoints(
-      const std::vector<std::pair<Table*, CheckpointRequest>>& tables);
   void track_changes(int chain);
   void confirm_changes(int chain);
   void restore_changes(int chain);

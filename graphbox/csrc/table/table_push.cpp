@@ -24,21 +24,6 @@ namespace {
 constexpr std::int64_t kKeysAhead = 16;
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 
-// Another learning rate for one push.
-class LearningRate {
- public:
-  LearningRate(RowUpdate& update, std::optional<float> lr) : update_(update), own_(update.config().lr) {
-    update_.set_lr(lr.value_or(own_));
-  }
-  ~LearningRate() { update_.set_lr(own_); }
-  LearningRate(const LearningRate&) = delete;
-  LearningRate& operator=(const LearningRate&) = delete;
-
- private:
-  RowUpdate& update_;
-  float own_;
-};
-
 }  // namespace
 
 // What a thread needs to update rows, besides the table.
@@ -255,7 +240,7 @@ void Table::push(const std::int64_t* keys, const Push& push, int threads) {
   apply(rows.data(), push, threads);
 }
 
-std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads) {
+void Table::push_rows(const PulledRows& pulled, const Push& push, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
   check_shows(pulled.keys.data(), push);
   const std::uint32_t* const end = pulled.rows.data() + push.count;
@@ -264,10 +249,9 @@ std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::
   std::unique_lock lock(mutex_);
   const bool is_current = has_all && pulled.version == version_;
   if (is_current && left_out.empty()) {
-    const LearningRate learning_rate(update_, lr);
     count_dropped(pulled.rows.data(), push.count);
     apply(pulled.rows.data(), push, threads);
-    return changes_now();
+    return;
   }
   PooledArray<std::uint32_t> rows(push.count);
   if (is_current) {
@@ -276,11 +260,9 @@ std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::
     lock.unlock();
     lock = lock_with_rows({pulled.keys.data(), push.count, rows.data(), false}, threads);
   }
-  const LearningRate learning_rate(update_, lr);
   count_dropped(rows.data(), push.count);
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
-  return changes_now();
 }
 
 // The lock under which all keys that are admitted have rows in memory, whose numbers are written.

@@ -134,7 +134,7 @@ TEST(table_tier, slots_stay_right_when_rows_leave) {
       pull(*table, others, true, 1);  // may evict some of the rows
       pull(plain, others, true, 1);
     }
-    table->push_rows(pulled, {rows.data(), 3000, 3000}, std::nullopt, 2);
+    table->push_rows(pulled, {rows.data(), 3000, 3000}, 2);
     plain.push(keys.data(), {rows.data(), 3000, 3000}, 1);
   }
   check_equal_tables(*table, plain);
@@ -274,7 +274,7 @@ void use_by_many_threads(const TableConfig& settings, const std::string& name) {
       std::vector<float> rows(keys.size() * kDim);
       table->promote_rows(keys.data(), 3000, 2);
       const PulledRows pulled = table->pull_rows(keys.data(), 3000, rows.data(), true, 2);
-      table->push_rows(pulled, {rows.data(), 3000, 3000}, std::nullopt, 2);
+      table->push_rows(pulled, {rows.data(), 3000, 3000}, 2);
       pull(*table, some_keys(3000, 40000, worker * 100 + 50 + step), false, 2);
     });
   }
@@ -331,7 +331,7 @@ void use_by_many_threads(const TableConfig& settings, const std::string& name) {
     const auto keys = some_keys(3000, 40000, 600 + step);
     std::vector<float> rows(keys.size() * kDim);
     const PulledRows pulled = table->pull_rows(keys.data(), 3000, rows.data(), true, 2);
-    table->push_rows(pulled, {rows.data(), 3000, 3000}, std::nullopt, 2);
+    table->push_rows(pulled, {rows.data(), 3000, 3000}, 2);
     table->flush();
     table->flushed();
     table->await_compaction();
