@@ -25,7 +25,7 @@ from graphbox.train.transfer import CPU, moved, tensor_on
 BLOCK_NODES = 8192
 """Most nodes whose vectors are computed together."""
 
-_BLOCK_BYTES = 64 << 20
+_BLOCK_BYTES = 16 << 20
 """Memory of the messages along the edges of a block, about; a node with more edges is a block of its own."""
 
 _MESSAGE_COPIES = 4
