@@ -196,7 +196,7 @@ def cold_rows(file: ArrayFile, sizes: Sizes, *, as_json: bool) -> None:
     out = np.empty((count, DIM), np.float32)
 
     def read() -> float:
-        return len(rows.rows(rng.integers(0, num_rows, count), out=out))
+        return len(rows.read(rng.integers(0, num_rows, count), out=out))
 
     def read_mapped() -> float:
         index = rng.integers(0, num_rows, sizes.peer_requests)
@@ -266,7 +266,7 @@ def budgeted(files: ListFiles, rows_file: ArrayFile, sizes: Sizes, *, as_json: b
     out = np.empty((sizes.batch_requests, DIM), np.float32)
 
     def row_batch(index: Int64Array) -> None:
-        rows.rows(index, out=out)
+        rows.read(index, out=out)
 
     def row_pass(index: Int64Array) -> None:
         rows.read(index, whole_pass=True)
@@ -341,7 +341,7 @@ def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
     options = TierOptions(depth=DEPTH, threads=1)
     rows = Rows(file, budget_bytes=2 * sizes.warm_bytes, options=options)
     lists = open_lists({0: files}, budget_bytes=2 * sizes.warm_bytes, options=options)[0]
-    rows.rows(np.arange(rows.num_rows))
+    rows.read(np.arange(rows.num_rows))
     lists.lists(np.arange(lists.num_lists))
     array = np.fromfile(file.path, file.dtype, offset=file.offset).reshape(file.shape)
     indices = np.fromfile(files.items["indices"].path, np.int32, offset=HEADER_BYTES)
@@ -352,7 +352,7 @@ def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
 
     def warm_rows() -> float:
         for index in row_index:
-            rows.rows(index, out=out)
+            rows.read(index, out=out)
         return count * len(row_index)
 
     def taken_rows() -> float:

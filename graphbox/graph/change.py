@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.adjacency import index_dtype, sort_edges
-from graphbox.graph.columns import Column
+from graphbox.graph.columns import Column, missing_row, stacked
 from graphbox.graph.ids import Ids, IntegerIds, StringIds
-from graphbox.graph.live_nodes import NodeChange, missing_row, stacked
+from graphbox.graph.live_nodes import NodeChange
 from graphbox.graph.schema import Float32Array, IdType, Int64Array
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import NodeTable
@@ -364,13 +364,9 @@ def _meet_ends(rows: EdgeRows, sources: ChangingNodes, targets: ChangingNodes) -
 
 
 def _check_edge_columns(table: LiveEdgeTable, rows: EdgeRows, where: str) -> None:
-    known_columns = table.base.csc if table.base is not None else table.changes[0]
-    for name, known, given in (
-        ("weight", known_columns.weight, rows.weight),
-        ("timestamp", known_columns.timestamp, rows.timestamp),
-    ):
-        if (known is None) != (given is None):
-            has, receives = ("no", "one") if known is None else ("a", "none")
+    for name, given in (("weight", rows.weight), ("timestamp", rows.timestamp)):
+        if (name in table.columns) == (given is None):
+            has, receives = ("no", "one") if given is not None else ("a", "none")
             raise UsageError(
                 f"expected {has} {name} as the graph has, received {receives}",
                 where=where,

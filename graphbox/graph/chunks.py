@@ -16,8 +16,7 @@ import numpy as np
 
 from graphbox.errors import ConflictError, FormatError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, MANIFEST, FolderWriter, read_manifest
-from graphbox.graph.layout import write_edge_change, write_node_change
-from graphbox.graph.live_nodes import NodeChange
+from graphbox.graph.layout import write_removal
 from graphbox.graph.schema import EdgeType, Int64Array, edge_type_from_text, edge_type_text
 from graphbox.graph.snapshot import as_live
 from graphbox.graph.store import Graph
@@ -271,27 +270,8 @@ def expire_chunks(
         for edge_type in _own(graph):
             edges[edge_type] = _new_edges(graph, edge_type, before, last)
         _check_loose(graph, nodes)
-        writer.commit(
-            {
-                "node_types": [
-                    write_node_change(writer, name, NodeChange(first=graph.num_nodes(name), removed=removed))
-                    for name, removed in nodes.items()
-                    if len(removed)
-                ],
-                "edge_types": [
-                    write_edge_change(
-                        writer,
-                        edge_type,
-                        as_live(graph.own_edges(edge_type)).removal(removed),
-                        graph.reverse_type(edge_type),
-                    )
-                    for edge_type, removed in edges.items()
-                    if len(removed)
-                ],
-            },
-            replace(stream, expired=first_kept).document(),
-            removes=True,
-        )
+        body = write_removal(writer, graph, nodes, edges)
+        writer.commit(body, replace(stream, expired=first_kept).document(), removes=True)
     return ExpireReport(
         {name: len(removed) for name, removed in nodes.items()},
         {edge_type: len(removed) for edge_type, removed in edges.items()},
@@ -372,9 +352,9 @@ def _new_edges(
     first = 0 if before is None else before.edges.get(edge_type, 0)
     stop = last.edges.get(edge_type, 0)
     table = as_live(graph.own_edges(edge_type))
-    num_base = 0 if table.base is None else table.base.num_stable
+    num_base = table.base.num_stable
     added = np.arange(max(first, num_base), stop, dtype=np.int64) - num_base + table.num_base_edges
-    if first >= num_base or table.base is None:
+    if first >= num_base:
         edge_ids = added
     elif table.base.stable is None:
         edge_ids = np.concatenate([np.arange(first, min(stop, num_base), dtype=np.int64), added])

@@ -24,8 +24,7 @@ from graphbox.graph.compact import CompactReport, compact_if_needed, in_backgrou
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ids import IdsLike, as_arrow
 from graphbox.graph.ingest import EdgeTypeReport, SkippedRows
-from graphbox.graph.layout import write_edge_change, write_node_change
-from graphbox.graph.live_nodes import NodeChange
+from graphbox.graph.layout import write_edge_change, write_node_change, write_removal
 from graphbox.graph.rows import read_edge_rows, read_node_rows
 from graphbox.graph.schema import (
     EdgeSource,
@@ -515,20 +514,6 @@ class _Removal:
 
     def write(self, writer: FolderWriter) -> None:
         """Write the change and put it in place, unless there is none."""
-        node_entries = [
-            write_node_change(writer, name, NodeChange(first=self.graph.num_nodes(name), removed=removed))
-            for name, removed in self.nodes.items()
-            if len(removed)
-        ]
-        edge_entries = [
-            write_edge_change(
-                writer,
-                edge_type,
-                self._table(edge_type).removal(removed),
-                self.graph.reverse_type(edge_type),
-            )
-            for edge_type, removed in self.edges.items()
-            if len(removed)
-        ]
-        if node_entries or edge_entries:
-            writer.commit({"node_types": node_entries, "edge_types": edge_entries}, removes=True)
+        body = write_removal(writer, self.graph, self.nodes, self.edges)
+        if any(body.values()):
+            writer.commit(body, removes=True)

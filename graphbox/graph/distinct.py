@@ -203,7 +203,7 @@ def from_blocks(blocks: Sequence[Hashes], share: float) -> Estimate:
     most = seen - once + once / share
     counts = [_rarefied(times, values, len(parts), max(1, round(part * len(parts)))) for part in _PARTS]
     likely = min(max(extrapolate(counts, 1 / share).likely, least), most)
-    longer = extrapolate([_in_beginnings(blocks, part) for part in _PARTS], 1 / share)
+    longer = continued(blocks, share)
     of_chance = _DEVIATIONS * math.sqrt(max(once, 1)) / share
     # Blocks of unlike sizes make no doubt where hardly anything is new any more.
     new = once / max(seen, 1)
@@ -214,9 +214,18 @@ def from_blocks(blocks: Sequence[Hashes], share: float) -> Estimate:
     return Estimate(max(seen, int(low)), int(likely), math.ceil(most + doubt))
 
 
-def _in_beginnings(blocks: Sequence[Hashes], share: float) -> int:
-    """Return the number of distinct values in the first part of every block."""
-    return len(distinct_hashes(np.concatenate([block[: round(share * len(block))] for block in blocks])))
+def continued(blocks: Sequence[Hashes], share: float) -> Estimate:
+    """Return how many distinct values there are if they grow on as they do within the blocks.
+
+    Args:
+        blocks: the hashes of each block.
+        share: of all rows, those in the blocks.
+    """
+
+    def in_beginnings(part: float) -> int:
+        return len(distinct_hashes(np.concatenate([block[: round(part * len(block))] for block in blocks])))
+
+    return extrapolate([in_beginnings(part) for part in _PARTS], 1 / share)
 
 
 def _chao_lin(seen: int, once: int, twice: int, blocks: int, share: float) -> float:

@@ -45,9 +45,8 @@ def edge_blocks(table: LiveEdgeTable, block_edges: int, without: Int64Array = _N
         without: int64, ascending: ids of further edges to leave out.
     """
     left_out = [each for each in (table.removed, without) if len(each)]
-    if table.base is not None:
-        for block in _base_blocks(table.base.csc, block_edges):
-            yield _without(block, left_out)
+    for block in _base_blocks(table.base.csc, block_edges):
+        yield _without(block, left_out)
     first = table.num_base_edges
     for change in table.changes:
         for begin in range(0, change.num_added, block_edges):

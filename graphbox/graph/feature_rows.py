@@ -13,7 +13,7 @@ import pyarrow as pa
 from graphbox.errors import DataError
 from graphbox.fields import Field
 from graphbox.graph.columns import Column, FeatureValues, Lists
-from graphbox.graph.convert import CategoricalReader, FeatureReader, check_list_separator, feature_reader
+from graphbox.graph.convert import FeatureReader, check_list_separator, feature_reader
 from graphbox.graph.source import Batch, TableLike, open_table
 
 _READ_BYTES = 1 << 24
@@ -100,15 +100,10 @@ def _read(
         row = int(np.flatnonzero(wrong.rows)[0])
         raise DataError(f"expected {wrong.expected}, received {values[row].as_py()!r}", where=place(row))
     converted: FeatureValues = read.values
-    if isinstance(converted, Lists):
-        return Column("slots", converted.values, None, converted.offsets)
-    if field.dim is not None and converted.shape[1] != field.dim:
+    if field.dim is not None and not isinstance(converted, Lists) and converted.shape[1] != field.dim:
         raise DataError(
             f"expected {field.dim} numbers in every row, as in what was learnt from, received "
             f"{converted.shape[1]}",
             where=place(0),
         )
-    if isinstance(reader, CategoricalReader):
-        categories, recode = reader.final()
-        return Column("categorical", np.append(recode, np.int32(-1))[converted], categories)
-    return Column(reader.kind, converted)
+    return reader.column([converted])

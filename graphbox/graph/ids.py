@@ -153,7 +153,31 @@ class Ids(ABC):
         return found
 
 
-class StringIds(Ids):
+class _IndexedIds(Ids):
+    """Ids in buffers, as the native core takes them, with a hash index that may be on disk."""
+
+    def __init__(self, buffers: IdBuffers, hash_index: HashIndex | None, where: str) -> None:
+        self._buffers = buffers
+        self._given_index = hash_index
+        self._where = where
+
+    @cached_property
+    def hash_index(self) -> HashIndex:
+        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
+        return hash_index_of(self.values) if self._given_index is None else self._given_index
+
+    def find(self, ids: pa.Array) -> Int64Array:
+        """Return the index of each id, -1 where it is none or null."""
+        asked, threads = id_buffers(ids), thread_count(None)
+        return _core.find_ids(self.hash_index, *self._buffers, *asked, valid_rows(ids), threads, self._where)
+
+    def suggest(self, value: Any) -> str | None:
+        """Return None: a number has no close spelling, only neighbours that mean something else."""
+        del value
+        return None
+
+
+class StringIds(_IndexedIds):
     """Ids that are strings, compared by their UTF-8 bytes.
 
     Args:
@@ -173,9 +197,8 @@ class StringIds(Ids):
         *,
         where: str = "",
     ) -> None:
+        super().__init__((offsets, text), hash_index, where)
         self._offsets, self._text = offsets, text
-        self._given_index = hash_index
-        self._where = where
 
     @classmethod
     def of(cls, values: pa.Array) -> StringIds:
@@ -190,31 +213,12 @@ class StringIds(Ids):
         """All ids as an Arrow array of type large_string."""
         return string_array(self._offsets, self._text)
 
-    @cached_property
-    def hash_index(self) -> HashIndex:
-        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
-        return hash_index_of(self.values) if self._given_index is None else self._given_index
-
     def take(self, index: Int64Array) -> npt.NDArray[Any]:
         """Return the ids at ``index`` as an object array of str."""
         asked = np.ascontiguousarray(index, np.int64)
         offsets, text = _core.take_strings(self._offsets, self._text, asked, self._where)
         taken: npt.NDArray[Any] = string_array(offsets, text).to_numpy(zero_copy_only=False)
         return taken
-
-    def find(self, ids: pa.Array) -> Int64Array:
-        """Return the index of each id, -1 where it is none or null."""
-        asked, asked_text = id_buffers(ids)
-        return _core.find_ids(
-            self.hash_index,
-            self._offsets,
-            self._text,
-            asked,
-            asked_text,
-            valid_rows(ids),
-            thread_count(None),
-            self._where,
-        )
 
     def suggest(self, value: Any) -> str | None:
         """Return ``did you mean `x`?`` for the closest id that starts or ends like ``value``.
@@ -232,7 +236,7 @@ class StringIds(Ids):
         return f"did you mean `{matches[0]}`?" if matches else None
 
 
-class IntegerIds(Ids):
+class IntegerIds(_IndexedIds):
     """Ids that are 64-bit integers; 0 and negative ones are ids like any other.
 
     Args:
@@ -244,9 +248,8 @@ class IntegerIds(Ids):
     kind: IdType = "int64"
 
     def __init__(self, values: Int64Array, hash_index: HashIndex | None = None, *, where: str = "") -> None:
+        super().__init__((values, None), hash_index, where)
         self._numbers = values
-        self._given_index = hash_index
-        self._where = where
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -256,33 +259,9 @@ class IntegerIds(Ids):
         """All ids as an Arrow array of type int64."""
         return pa.array(self._numbers)
 
-    @cached_property
-    def hash_index(self) -> HashIndex:
-        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
-        return hash_index_of(self.values) if self._given_index is None else self._given_index
-
     def take(self, index: Int64Array) -> Int64Array:
         """Return the ids at ``index`` as int64."""
         return np.asarray(self._numbers[index])
-
-    def find(self, ids: pa.Array) -> Int64Array:
-        """Return the index of each id, -1 where it is none or null."""
-        asked, _ = id_buffers(ids)
-        return _core.find_ids(
-            self.hash_index,
-            self._numbers,
-            None,
-            asked,
-            None,
-            valid_rows(ids),
-            thread_count(None),
-            self._where,
-        )
-
-    def suggest(self, value: Any) -> str | None:
-        """Return None: a number has no close spelling, only neighbours that mean something else."""
-        del value
-        return None
 
 
 class NumberedIds(Ids):

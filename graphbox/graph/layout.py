@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,22 @@ from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot
 from graphbox.graph.ids import Ids, IntegerIds, StringIds, string_array, string_buffers
 from graphbox.graph.live_nodes import LiveIds, LiveNodeTable, NodeChange
-from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureKind, check_type_name, edge_type_text
-from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
+from graphbox.graph.schema import (
+    CSC,
+    CSR,
+    EdgeType,
+    FeatureKind,
+    Int64Array,
+    check_type_name,
+    edge_type_text,
+)
+from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable, as_live
 from graphbox.graph.tables import EdgeTable, LazyMapping, NodeTable, OwnEdges
 
-Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
+if TYPE_CHECKING:
+    from graphbox.graph.typed_tables import TypedTables
 
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 _OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids")
 """Arrays that only some edge types have; absent from the others' entries."""
@@ -108,6 +118,38 @@ def write_edge_change(
     if len(change.removed):
         entry["removed"] = writer.add(f"{folder}/removed", change.removed)
     return entry
+
+
+def write_removal(
+    writer: FolderWriter,
+    graph: TypedTables,
+    nodes: Mapping[str, Int64Array],
+    edges: Mapping[EdgeType, Int64Array],
+) -> dict[str, list[dict[str, Any]]]:
+    """Write what a removal takes out of a graph and return its entries in the manifest.
+
+    Args:
+        writer: where to.
+        graph: the graph.
+        nodes: indices of nodes by node type, int64, ascending.
+        edges: ids of edges by edge type, int64, ascending.
+    """
+    node_entries = [
+        write_node_change(writer, name, NodeChange(first=graph.num_nodes(name), removed=removed))
+        for name, removed in nodes.items()
+        if len(removed)
+    ]
+    edge_entries = [
+        write_edge_change(
+            writer,
+            edge_type,
+            as_live(graph.own_edges(edge_type)).removal(removed),
+            graph.reverse_type(edge_type),
+        )
+        for edge_type, removed in edges.items()
+        if len(removed)
+    ]
+    return {"node_types": node_entries, "edge_types": edge_entries}
 
 
 def _add_categories(

@@ -12,10 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphbox.graph.array_file import release_pages
-from graphbox.graph.columns import Column
+from graphbox.graph.columns import Column, SegmentedColumn
 from graphbox.graph.ids import Ids
-from graphbox.graph.schema import FeatureKind, IdType, Int64Array
+from graphbox.graph.schema import IdType, Int64Array
 from graphbox.graph.tables import LazyMapping, NodeTable
 
 _NO_ROWS = np.zeros(0, np.int64)
@@ -129,135 +128,6 @@ class LiveIds(Ids):
         return np.asarray(self._removed[position] == index)
 
 
-# Features
-
-
-_MISSING: dict[str, Any] = {"number": np.nan, "categorical": -1}
-
-
-def missing_row(
-    kind: FeatureKind, row_shape: tuple[int, ...] = (), categories: pa.Array | None = None
-) -> Column:
-    """Return a column of one row without a value: NaN, -1, no slots, else zero."""
-    dtypes = {"number": np.float32, "integer": np.int64, "categorical": np.int32, "boolean": np.bool_}
-    if kind == "slots":
-        return Column(kind, np.zeros(0, np.int64), None, np.zeros(2, np.int64))
-    values: npt.NDArray[Any] = np.full((1, *row_shape), _MISSING.get(kind, 0), dtypes.get(kind, np.float32))
-    return Column(kind, values, categories)
-
-
-def stacked(columns: Sequence[Column]) -> Column:
-    """Return the rows of columns of one kind, one after the other; categories are the first one's."""
-    if len(columns) == 1:
-        return columns[0]
-    first = columns[0]
-    values = np.concatenate([column.values for column in columns])
-    if first.offsets is None:
-        return Column(first.kind, values, first.categories)
-    lengths = [np.diff(column.offsets) for column in columns if column.offsets is not None]
-    return Column(first.kind, values, None, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
-
-
-class LiveColumn:
-    """One feature of the nodes of a changed graph, read in ranges of rows.
-
-    Args:
-        segments: first row of each segment, and its values; there is at least one.
-        updates: rows (ascending) and their new values; later ones hold.
-        removed: int64, ascending: rows that have no value any more.
-        categories: the categories by code, or None.
-    """
-
-    def __init__(
-        self,
-        segments: Sequence[tuple[int, Column]],
-        updates: Sequence[tuple[Int64Array, Column]],
-        removed: Int64Array,
-        categories: pa.Array | None,
-    ) -> None:
-        self._segments = tuple(segments)
-        self._updates = tuple(updates)
-        self._removed = removed
-        self.categories = categories
-        self.kind = segments[0][1].kind
-
-    @classmethod
-    def of(cls, column: Column) -> LiveColumn:
-        """Return a column without changes."""
-        return cls([(0, column)], (), _NO_ROWS, column.categories)
-
-    def release(self) -> None:
-        """Take the pages that were read of mapped arrays out of the process."""
-        for _, column in self._segments:
-            release_pages(column.values)
-
-    def __len__(self) -> int:
-        first, column = self._segments[-1]
-        return first + len(column)
-
-    def is_changed(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return whether rows have another value than in the first segment, or are none of its: bool [n]."""
-        first, column = self._segments[0]
-        changed = (rows < first) | (rows >= first + len(column))
-        for each in (*(updated for updated, _ in self._updates), self._removed):
-            changed |= np.isin(rows, each)
-        return changed
-
-    def take(self, rows: Int64Array) -> Column:
-        """Return any rows, repeated ones too, in their order."""
-        parts = [self._segments[0][1].take(_NO_ROWS)]
-        place = np.zeros(len(rows), np.int64)
-        count = 0
-        for first, column in self._segments:
-            at = np.flatnonzero((rows >= first) & (rows < first + len(column)))
-            parts.append(column.take(rows[at] - first))
-            place[at] = np.arange(count, count + len(at))
-            count += len(at)
-        for updated, values in self._updates:
-            at = np.flatnonzero(np.isin(rows, updated))
-            parts.append(values.take(np.searchsorted(updated, rows[at])))
-            place[at] = np.arange(count, count + len(at))
-            count += len(at)
-        parts.append(missing_row(self.kind, parts[0].values.shape[1:] if self.kind == "vector" else ()))
-        place[np.isin(rows, self._removed)] = count
-        taken = stacked(parts).take(place)
-        return Column(taken.kind, taken.values, self.categories, taken.offsets)
-
-    def read_all(self) -> Column:
-        """Return all rows."""
-        return self.read(0, len(self))
-
-    def read(self, start: int, stop: int) -> Column:
-        """Return rows ``start`` to ``stop - 1``."""
-        parts = [
-            column.slice(max(start - first, 0), min(stop - first, len(column)))
-            for first, column in self._segments
-            if first < stop and start < first + len(column)
-        ] or [self._segments[0][1].slice(0, 0)]
-        row = np.arange(stop - start)
-        count = len(row)
-        for rows, values in self._updates:
-            low, high = np.searchsorted(rows, [start, stop])
-            if low < high:
-                parts.append(values.slice(int(low), int(high)))
-                row[rows[low:high] - start] = np.arange(count, count + high - low)
-                count += int(high - low)
-        low, high = np.searchsorted(self._removed, [start, stop])
-        if low < high:
-            parts.append(missing_row(self.kind, parts[0].values.shape[1:] if self.kind == "vector" else ()))
-            row[self._removed[low:high] - start] = count
-            count += 1
-        read = stacked(parts)
-        read = read if count == stop - start else read.take(row)
-        return Column(read.kind, read.values, self.categories, read.offsets)
-
-
-def extended_categories(base: pa.Array | None, added: Sequence[pa.Array]) -> pa.Array | None:
-    """Return the categories of a feature after the changes that added some; None where it has none."""
-    parts = [*([] if base is None else [base]), *added]
-    return pa.concat_arrays(parts) if parts else None
-
-
 class LiveNodeTable(NodeTable):
     """The nodes of one type after some changes.
 
@@ -276,26 +146,24 @@ class LiveNodeTable(NodeTable):
         ids = [(first, each.ids) for first, each in segments if each.ids is not None]
         first_table = segments[0][1]
 
-        def live(name: str) -> LiveColumn:
-            known = None if base is None else base.features[name].categories
-            new = [change.categories[name] for change in changes if name in change.categories]
-            return LiveColumn(
+        def live(name: str) -> SegmentedColumn:
+            return SegmentedColumn(
                 [(first, each.features[name]) for first, each in segments],
+                [change.categories[name] for change in changes if name in change.categories],
                 [(each.updated, each.updates[name]) for each in changes if name in each.updates],
                 all_removed,
-                extended_categories(known, new),
             )
 
         self.base = base
-        self.live_features = LazyMapping(first_table.features, live)
+        self._columns = LazyMapping(first_table.features, live)
         super().__init__(
             LiveIds(ids[0][1].kind, ids, all_removed),
-            LazyMapping(first_table.features, lambda name: self.live_features[name].read_all()),
+            LazyMapping(first_table.features, lambda name: self.column(name).read_all()),
             all_removed,
             first_table.discovered,
             {} if base is None else base.imported,
         )
 
-    def template(self, name: str) -> Column:
-        """Return a feature's column without its rows: its kind, dimension and categories."""
-        return self.live_features[name].read(0, 0)
+    def column(self, name: str) -> SegmentedColumn:
+        """Return a feature, to be read in ranges of rows; only those that are read are put together."""
+        return self._columns[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphbox.graph.adjacency import index_dtype, ragged
-from graphbox.graph.array_file import ArrayWriter, release_pages
+from graphbox.graph.adjacency import index_dtype
+from graphbox.graph.array_file import ArrayWriter
 from graphbox.graph.build import NodeIds
+from graphbox.graph.columns import SegmentedColumn
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.layout import add_strings, check_edge_type, write_ids
-from graphbox.graph.live_nodes import LiveColumn, LiveIds, LiveNodeTable
-from graphbox.graph.overlay import Overlay, TouchedRows
-from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_name, edge_type_text
-from graphbox.graph.snapshot import Direction, LiveEdgeTable, as_live
-from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
+from graphbox.graph.live_nodes import LiveIds
+from graphbox.graph.overlay import MergedLists, merged_lists
+from graphbox.graph.schema import EdgeType, Int64Array, check_type_name, edge_type_text
+from graphbox.graph.snapshot import LiveEdgeTable, as_live
+from graphbox.graph.tables import NodeTable, OwnEdges
 
 Array = npt.NDArray[Any]
 
@@ -38,110 +39,22 @@ _BYTES_PER_EDGE = 96
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
-    """The lists of some consecutive rows.
-
-    Attributes:
-        lengths: int64 [rows], length of each list.
-        indices: the neighbours.
-        edge_ids: int64, ids of the edges.
-        base: first and last (exclusive) position in the base that the block takes the place of.
-        pool: int64, where each edge stands in the base's positions of the block followed by ``overlay``;
-            None: the block is the base's.
-        overlay: int64, ids of the edges of touched rows.
-    """
-
-    lengths: Int64Array
-    indices: IndexArray
-    edge_ids: Int64Array
-    base: tuple[int, int]
-    pool: Int64Array | None
-    overlay: Int64Array
-
-
-def _blocks(table: LiveEdgeTable, direction: Direction, block_edges: int) -> Iterator[_Block]:
-    """Yield the merged lists of all rows of one direction, in order."""
-    indptr, indices, base_ids = table.base_adjacency(direction)
-    touched = table.touched(direction)
-    num_rows = table.num_targets if direction == "in" else table.num_sources
-    start = 0
-    while start < num_rows:
-        stop = _block_end(indptr, touched, start, num_rows, block_edges)
-        overlay = table.overlay(direction, touched.between(start, stop))
-        yield _block(indptr, indices, base_ids, overlay, start, stop)
-        for array in (indptr, indices, base_ids):
-            if array is not None:
-                release_pages(array)
-        start = stop
-
-
-def _block_end(indptr: Int64Array, touched: TouchedRows, start: int, num_rows: int, block_edges: int) -> int:
-    """Return the row after a block from ``start`` that has about ``block_edges`` edges, at least one row."""
-    last = len(indptr) - 1
-    stop = min(start + block_edges, num_rows)  # empty rows count too
-    if start < last:
-        by_base = int(np.searchsorted(indptr, indptr[start] + block_edges, side="right")) - 1
-        stop = min(stop, by_base) if by_base < last else stop
-    too_many = int(np.searchsorted(touched.rows, start)) + block_edges
-    if too_many < len(touched.rows):
-        stop = min(stop, int(touched.rows[too_many]))
-    return max(stop, start + 1)
-
-
-def _block(
-    indptr: Int64Array,
-    indices: IndexArray,
-    base_ids: Int64Array | None,
-    overlay: Overlay,
-    start: int,
-    stop: int,
-) -> _Block:
-    last = len(indptr) - 1
-    bounds = indptr[np.minimum(np.arange(start, stop + 1), last)]
-    low, high = int(bounds[0]), int(bounds[-1])
-    starts, lengths = bounds[:-1] - low, np.diff(bounds)
-    ids = np.arange(low, high) if base_ids is None else base_ids[low:high]
-    if not len(overlay.rows):
-        return _Block(lengths, indices[low:high], ids, (low, high), None, ids[:0])
-    touched = overlay.rows - start
-    starts[touched] = overlay.indptr[:-1] + (high - low)
-    lengths[touched] = np.diff(overlay.indptr)
-    pool = ragged(starts, lengths)
-    both: IndexArray = np.concatenate([indices[low:high], overlay.indices])
-    return _Block(
-        lengths=lengths,
-        indices=both[pool],
-        edge_ids=np.concatenate([ids, overlay.edge_ids])[pool],
-        base=(low, high),
-        pool=pool,
-        overlay=overlay.edge_ids,
-    )
-
-
-@dataclass(frozen=True, eq=False)
 class _Payload:
-    """A column of the edges: the base's values by position, and those of added edges."""
+    """A column of the edges, by the ids that they have had, and where it is written."""
 
-    base: Array
-    added: Array
+    column: SegmentedColumn
     writer: ArrayWriter
 
-    def append(self, block: _Block) -> Array:
+    def append(self, block: MergedLists) -> Array:
         """Write the values of a block's edges and return them."""
-        low, high = block.base
-        values = self.base[low:high]
-        if block.pool is not None:
-            values = np.concatenate([values, self._gathered(block.overlay)])[block.pool]
+        if block.is_base and len(block.edge_ids):
+            first = int(block.edge_ids[0])
+            values = self.column.read(first, first + len(block.edge_ids)).values
+        else:
+            values = self.column.take(block.edge_ids).values
         self.writer.append(values)
-        release_pages(self.base)
+        self.column.release()
         return values
-
-    def _gathered(self, ids: Int64Array) -> Array:
-        gathered = np.empty((len(ids), *self.base.shape[1:]), self.base.dtype)
-        in_base = ids < len(self.base)
-        gathered[in_base] = self.base[ids[in_base]]
-        gathered[~in_base] = self.added[ids[~in_base] - len(self.base)]
-        return gathered
 
 
 def write_edges(
@@ -161,7 +74,8 @@ def write_edges(
     folder = f"edges/{edge_type_text(edge_type)}"
     payloads = _payloads(writer, folder, live)
     row_bytes = sum(
-        each.base.dtype.itemsize * int(np.prod(each.base.shape[1:])) for each in payloads.values()
+        each.itemsize * int(np.prod(each.shape[1:]))
+        for each in (payload.column.read(0, 0).values for payload in payloads.values())
     )
     block_edges = max(memory_bytes // (_BYTES_PER_EDGE + 3 * row_bytes), _SMALLEST_BLOCK)
     entry = {
@@ -189,20 +103,16 @@ def write_edges(
 
 def _payloads(writer: FolderWriter, folder: str, table: LiveEdgeTable) -> dict[str, _Payload]:
     """Return the columns of the edges by the names of their arrays."""
-    parts = table.parts
-    columns: dict[str, list[Array]] = {}
-    for name in ("weight", "timestamp"):
-        arrays = [getattr(part.csc if isinstance(part, EdgeTable) else part, name) for part in parts]
-        if arrays and arrays[0] is not None:
-            columns[name] = arrays
-    for number, name in enumerate(table.features):
-        columns[f"feature-{number}"] = [part.features[name].values for part in parts if name in part.features]
+    columns: dict[str, SegmentedColumn] = {}
+    for name in table.columns:
+        if (payload := table.payload(name)) is not None:
+            columns[name] = payload
+    columns |= {f"feature-{number}": table.column(name) for number, name in enumerate(table.features)}
     payloads = {}
-    for array, values in columns.items():
-        none = values[0][:0]
-        base, added = (none, values) if table.base is None else (values[0], values[1:])
+    for array, column in columns.items():
+        none = column.read(0, 0).values
         target = writer.open_array(f"{folder}/{array}", none.dtype, none.shape[1:])
-        payloads[array] = _Payload(base, np.concatenate([none, *added]), target)
+        payloads[array] = _Payload(column, target)
     return payloads
 
 
@@ -214,13 +124,14 @@ def _write_lists(
     block_edges: int,
 ) -> dict[str, Any]:
     """Write adjacency and columns; return the paths by name, and which categories are used as ``used``."""
-    is_renumbered = table.is_changed or (table.base is not None and table.base.stable is not None)
+    is_renumbered = table.is_changed or table.base.stable is not None
     indptr = _IndptrWriter(writer, f"{folder}/indptr")
     indices = writer.open_array(f"{folder}/indices", index_dtype(table.num_sources))
     stable = writer.open_array(f"{folder}/edge-ids", np.int64) if is_renumbered else None
-    new_ids = _NewIds(writer.scratch / "new-edge-ids", table) if _keeps_csr(table) else None
+    keeps_csr = table.base.stored_csr is not None
+    new_ids = _NewIds(writer.scratch / "new-edge-ids", table) if keeps_csr else None
     used: dict[str, npt.NDArray[np.bool_]] = {}
-    for block in _blocks(table, "in", block_edges):
+    for block in merged_lists(table, "in", block_edges):
         indptr.append(block.lengths)
         if new_ids is not None:
             new_ids.note(block.edge_ids, indices.num_rows)
@@ -240,17 +151,13 @@ def _write_lists(
     return {**paths, "used": used}
 
 
-def _keeps_csr(table: LiveEdgeTable) -> bool:
-    return table.base is not None and table.base.stored_csr is not None
-
-
 def _write_csr(
     writer: FolderWriter, folder: str, table: LiveEdgeTable, new_ids: _NewIds, block_edges: int
 ) -> dict[str, str]:
     indptr = _IndptrWriter(writer, f"{folder}/csr-indptr")
     indices = writer.open_array(f"{folder}/csr-indices", index_dtype(table.num_targets))
     edge_ids = writer.open_array(f"{folder}/csr-edge-ids", np.int64)
-    for block in _blocks(table, "out", block_edges):
+    for block in merged_lists(table, "out", block_edges):
         indptr.append(block.lengths)
         indices.append(block.indices.astype(indices.dtype, copy=False))
         edge_ids.append(new_ids.of(block.edge_ids))
@@ -368,9 +275,7 @@ def _write_feature(
     writer: FolderWriter, array: str, name: str, table: NodeTable, memory_bytes: int
 ) -> dict[str, Any]:
     template = table.template(name)
-    column = (
-        table.live_features[name] if isinstance(table, LiveNodeTable) else LiveColumn.of(table.features[name])
-    )
+    column = table.column(name)
     width = template.values.dtype.itemsize * int(np.prod(template.values.shape[1:]))
     block_rows = max(memory_bytes // (4 * width + 32), _SMALLEST_BLOCK)
     values = writer.open_array(array, template.values.dtype, template.values.shape[1:])

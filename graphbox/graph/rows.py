@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from graphbox.errors import DataError
 from graphbox.graph.change import EdgeRows, NodeRows
-from graphbox.graph.columns import Column, FeatureValues, Lists
-from graphbox.graph.convert import CategoricalReader, FeatureReader
+from graphbox.graph.columns import Column, FeatureValues
+from graphbox.graph.convert import FeatureReader
 from graphbox.graph.ids import make_ids
 from graphbox.graph.ingest.rows import EdgeReader, IdKinds, IdsAreStringsError, NodeReader, open_source
 from graphbox.graph.ingest.skipped import SkippedRows
@@ -112,22 +111,4 @@ def read_edge_rows(
 def _columns(
     readers: Mapping[str, FeatureReader], batches: Sequence[Mapping[str, FeatureValues]]
 ) -> dict[str, Column]:
-    return {name: _column(reader, [batch[name] for batch in batches]) for name, reader in readers.items()}
-
-
-def _column(reader: FeatureReader, parts: Sequence[Any]) -> Column:
-    """Return the values of all batches as one column."""
-    if reader.kind == "slots":
-        lists = [*parts] or [Lists(np.zeros(1, np.int64), np.zeros(0, np.int64))]
-        before = np.cumsum([0, *(len(each.values) for each in lists)])
-        offsets = [each.offsets[1:] + start for each, start in zip(lists, before[:-1], strict=True)]
-        return Column(
-            "slots",
-            np.concatenate([each.values for each in lists]),
-            offsets=np.concatenate([np.zeros(1, np.int64), *offsets]),
-        )
-    values = np.concatenate([np.zeros((0, *(reader.row_shape or ())), reader.dtype), *parts])
-    if not isinstance(reader, CategoricalReader):
-        return Column(reader.kind, values)
-    categories, recode = reader.final()
-    return Column("categorical", np.append(recode, np.int32(-1))[values], categories)
+    return {name: reader.column([batch[name] for batch in batches]) for name, reader in readers.items()}

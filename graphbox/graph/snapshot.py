@@ -18,10 +18,9 @@ import pyarrow as pa
 from graphbox import _core
 from graphbox.graph.adjacency import csr_of, index_dtype, ragged, search_between, search_rows
 from graphbox.graph.array_file import release_pages
-from graphbox.graph.columns import Column
-from graphbox.graph.live_nodes import extended_categories, stacked
+from graphbox.graph.columns import Column, SegmentedColumn
 from graphbox.graph.overlay import Overlay, TouchedRows
-from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
+from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureKind, Float32Array, IndexArray, Int64Array
 from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up, columns_of
 
 __all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "as_live"]
@@ -91,7 +90,7 @@ class LiveLists:
     @property
     def base(self) -> CSC | CSR | None:
         """The base's lists, with weights and timestamps; None where a change added the edge type."""
-        if self.table.base is None:
+        if self.table.is_new:
             return None
         return self.table.base.csc if self.direction == "in" else self.table.base.csr
 
@@ -113,7 +112,7 @@ class LiveEdgeTable(OwnEdges):
     """The edges of one type after some changes.
 
     Args:
-        base: the edges before, or None when a change added the type.
+        base: the edges before, or None when a change added the type: it has no rows then.
         changes: the changes, in order.
         num_sources: number of nodes of the source type.
         num_targets: number of nodes of the target type.
@@ -129,13 +128,13 @@ class LiveEdgeTable(OwnEdges):
         *,
         reverse: EdgeType | None = None,
     ) -> None:
-        self.base = base
+        self.is_new = base is None
+        self.base = _no_edges(changes, num_sources) if base is None else base
         self.changes = tuple(changes)
         self.num_sources = num_sources
         self.num_targets = num_targets
         self.reverse = reverse
-        before = [] if base is None else [base.imported]
-        self.imported = added_up([*before, *(change.imported for change in changes)])
+        self.imported = added_up([self.base.imported, *(change.imported for change in changes)])
         self._lists: dict[tuple[Direction, bool], LiveLists] = {}
 
     # Counts and ids
@@ -143,7 +142,7 @@ class LiveEdgeTable(OwnEdges):
     @property
     def num_base_edges(self) -> int:
         """Number of edges of the base, removed ones among them."""
-        return 0 if self.base is None else self.base.num_edges
+        return self.base.num_edges
 
     @property
     def num_edges(self) -> int:
@@ -158,7 +157,7 @@ class LiveEdgeTable(OwnEdges):
     @property
     def num_stable(self) -> int:
         """Number of stable ids that were ever given."""
-        return (0 if self.base is None else self.base.num_stable) + self.num_edge_ids - self.num_base_edges
+        return self.base.num_stable + self.num_edge_ids - self.num_base_edges
 
     @property
     def is_changed(self) -> bool:
@@ -172,8 +171,6 @@ class LiveEdgeTable(OwnEdges):
 
     def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
         """Return the numbers that the edges keep through compaction."""
-        if self.base is None:
-            return edge_ids
         in_base = edge_ids < self.num_base_edges
         stable = edge_ids + (self.base.num_stable - self.num_base_edges)
         stable[in_base] = self.base.stable_ids(edge_ids[in_base])
@@ -182,58 +179,41 @@ class LiveEdgeTable(OwnEdges):
     # Columns by edge id
 
     @property
+    def _payload_parts(self) -> list[tuple[int, CSC | EdgeChange]]:
+        """First edge id of each part that has weights and timestamps, and the part."""
+        return [(0, self.base.csc), *((each.first, each) for each in self.changes if each.num_added)]
+
+    @property
     def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
         """Which of ``weight`` and ``timestamp`` the edges have; nothing is read."""
-        base = [] if self.base is None else [self.base.csc]
-        return columns_of([*base, *(change for change in self.changes if change.num_added)])
+        return columns_of(part for _, part in self._payload_parts)
 
-    def _by_id(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
-        parts = [] if self.base is None else [getattr(self.base.csc, name)]
-        parts += [getattr(change, name) for change in self.changes if change.num_added]
-        return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
+    def payload(self, name: Literal["weight", "timestamp"]) -> SegmentedColumn | None:
+        """Return the weights or timestamps by edge id, to be read in part; None: there are none."""
+        if name not in self.columns:
+            return None
+        kind: FeatureKind = "number" if name == "weight" else "integer"
+        return SegmentedColumn(
+            [(first, Column(kind, getattr(part, name))) for first, part in self._payload_parts]
+        )
 
     def column_at(
         self, name: Literal["weight", "timestamp"], edge_ids: Int64Array
     ) -> npt.NDArray[Any] | None:
         """Return the weights or timestamps of some edges, reading no others; None: there are none."""
-        added = [getattr(change, name) for change in self.changes if change.num_added]
-        base = None if self.base is None else getattr(self.base.csc, name)
-        if (self.base is not None and base is None) or any(part is None for part in added):
-            return None
-        if not added:
-            return None if base is None else np.asarray(base[edge_ids])
-        new = np.concatenate(added)
-        values = np.empty(len(edge_ids), new.dtype)
-        in_base = edge_ids < self.num_base_edges
-        if base is not None:
-            values[in_base] = base[edge_ids[in_base]]
-        values[~in_base] = new[edge_ids[~in_base] - self.num_base_edges]
-        return values
+        payload = self.payload(name)
+        return None if payload is None else payload.take(edge_ids).values
+
+    def column(self, name: str) -> SegmentedColumn:
+        """Return a feature, to be read in ranges of edge ids."""
+        changed = [(each.first, each.features[name]) for each in self.changes if name in each.features]
+        added = [change.categories[name] for change in self.changes if name in change.categories]
+        return SegmentedColumn([(0, self.base.features[name]), *changed], added)
 
     @cached_property
     def features(self) -> Mapping[str, Column]:
         """Further columns, in the order of edge ids; what they hold of removed edges means nothing."""
-        parts = self.parts
-
-        def load(name: str) -> Column:
-            column = stacked([part.features[name] for part in parts if name in part.features])
-            return Column(column.kind, column.values, self._categories(name), column.offsets)
-
-        return LazyMapping(parts[0].features if parts else (), load)
-
-    def template(self, name: str) -> Column:
-        """Return a feature's column without its rows: its kind, dimension and categories."""
-        column = self.parts[0].features[name].slice(0, 0)
-        return Column(column.kind, column.values, self._categories(name), column.offsets)
-
-    @property
-    def parts(self) -> list[EdgeTable | EdgeChange]:
-        """The base, where there is one, and the changes."""
-        return [*([] if self.base is None else [self.base]), *self.changes]
-
-    def _categories(self, name: str) -> pa.Array | None:
-        new = [change.categories[name] for change in self.changes if name in change.categories]
-        return extended_categories(None if self.base is None else self.base.features[name].categories, new)
+        return LazyMapping(self.base.features, lambda name: self.column(name).read_all())
 
     # Adjacency
 
@@ -248,8 +228,6 @@ class LiveEdgeTable(OwnEdges):
 
     def base_adjacency(self, direction: Direction) -> tuple[Int64Array, IndexArray, Int64Array | None]:
         """Return the base's lists: ``indptr``, ``indices``, and the edge ids where they are not positions."""
-        if self.base is None:
-            return np.zeros(1, np.int64), np.zeros(0, np.int32), None
         if direction == "in":
             return self.base.csc.indptr, self.base.csc.indices, None
         csr = self.base.stored_csr or self.base.csr
@@ -258,7 +236,7 @@ class LiveEdgeTable(OwnEdges):
     @property
     def base_order(self) -> Int64Array:
         """The ids of the base's edges in the order of their sources, then targets."""
-        return _NO_IDS if self.base is None else self.base.base_order
+        return self.base.base_order
 
     def ends(self, edge_ids: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the source and the target of each edge, removed ones too."""
@@ -268,12 +246,11 @@ class LiveEdgeTable(OwnEdges):
         """Return the row of each edge: its target or its source."""
         rows = np.empty(len(edge_ids), np.int64)
         in_base = edge_ids < self.num_base_edges
-        if self.base is not None:
-            csc, its_ids = self.base.csc, edge_ids[in_base]
-            if direction == "in":
-                rows[in_base] = np.searchsorted(csc.indptr, its_ids, side="right") - 1
-            else:
-                rows[in_base] = csc.indices[its_ids]
+        csc, its_ids = self.base.csc, edge_ids[in_base]
+        if direction == "in":
+            rows[in_base] = np.searchsorted(csc.indptr, its_ids, side="right") - 1
+        else:
+            rows[in_base] = csc.indices[its_ids]
         added = self._added.target if direction == "in" else self._added.source
         rows[~in_base] = added[edge_ids[~in_base] - self.num_base_edges]
         return rows
@@ -286,6 +263,33 @@ class LiveEdgeTable(OwnEdges):
         order = np.lexsort((position, columns[position], rows[position]))
         position = position[order]
         return rows[position], columns[position], position + self.num_base_edges
+
+    def degrees(self, direction: Direction, start: int, stop: int) -> Int64Array:
+        """Return the lengths of the lists of rows ``start`` to ``stop - 1``: int64."""
+        indptr = self.base_adjacency(direction)[0]
+        bounds = indptr[start : stop + 1]
+        degrees = np.zeros(stop - start, np.int64)
+        degrees[: max(len(bounds) - 1, 0)] = np.diff(bounds)
+        release_pages(indptr)
+        added = self._rows_added[direction]
+        removed = self._rows_removed[direction]
+        for rows, sign in ((added, 1), (removed, -1)):
+            part = rows[slice(*np.searchsorted(rows, [start, stop]).tolist())] - start
+            if len(part):
+                degrees += sign * np.bincount(part, minlength=stop - start)
+        return degrees
+
+    @cached_property
+    def _rows_added(self) -> dict[Direction, Int64Array]:
+        """The rows of added edges that are left, ascending."""
+        alive = self._added.alive
+        return {"in": np.sort(self._added.target[alive]), "out": np.sort(self._added.source[alive])}
+
+    @cached_property
+    def _rows_removed(self) -> dict[Direction, Int64Array]:
+        """The rows of removed edges of the base, ascending."""
+        source, target = self.ends(self.removed[self.removed < self.num_base_edges])
+        return {"in": np.sort(target), "out": np.sort(source)}
 
     def touched(self, direction: Direction) -> TouchedRows:
         """Return what changes did to the rows of one direction."""
@@ -337,9 +341,8 @@ class LiveEdgeTable(OwnEdges):
         if not self.is_changed:
             return 0
         per_edge = 2 * _NO_IDS.itemsize  # its id in both directions
-        for name in ("weight", "timestamp"):
-            column = getattr(self.base.csc if self.base is not None else self.changes[0], name)
-            per_edge += 0 if column is None else column.itemsize
+        payloads = [column for name in self.columns if (column := self.payload(name)) is not None]
+        per_edge += sum(column.read(0, 0).values.itemsize for column in payloads)
         num_added = self.num_edge_ids - self.num_base_edges
         total = num_added * (2 * _NO_IDS.itemsize + 1) + self.removed.nbytes
         removed_from_base = int(np.searchsorted(self.removed, self.num_base_edges))
@@ -356,13 +359,13 @@ class LiveEdgeTable(OwnEdges):
 
     def lists(self, direction: Direction, *, reverse_ids: bool = False) -> CSC | CSR | LiveLists:
         """Return the neighbours of every row of one direction, without merging base and changes."""
-        if self.base is not None and not self.is_changed:
+        if not self.is_new and not self.is_changed:
             return self.csc if direction == "in" else self.csr
         key = (direction, reverse_ids)
         if key not in self._lists:
             indptr, indices, _ = self.base_adjacency(direction)
             overlay = self.overlay(direction)
-            if self.base is None:
+            if self.is_new:
                 indices = indices.astype(overlay.indices.dtype)
             num_rows, num_columns = self.num_targets, self.num_sources
             if direction == "out":
@@ -385,36 +388,28 @@ class LiveEdgeTable(OwnEdges):
     @cached_property
     def csc(self) -> CSC:
         """The in-neighbours of the targets: the base's and the changes', merged in memory once."""
-        if self.base is not None and not self.is_changed:
+        if not self.is_new and not self.is_changed:
             csc = self.base.csc
             indptr = _extended(csc.indptr, self.num_targets)
             return CSC(indptr, csc.indices, self.num_sources, csc.weight, csc.timestamp)
         indptr, indices, ids = self._merged("in")
-        weight, timestamp = self._by_id("weight"), self._by_id("timestamp")
-        return CSC(
-            indptr,
-            indices,
-            self.num_sources,
-            None if weight is None else weight[ids],
-            None if timestamp is None else timestamp[ids],
-            ids,
+        weight, timestamp = (
+            None if payload is None else payload.read_all().values[ids]
+            for payload in (self.payload("weight"), self.payload("timestamp"))
         )
+        return CSC(indptr, indices, self.num_sources, weight, timestamp, ids)
 
     @cached_property
     def csr(self) -> CSR:
         """The out-neighbours of the sources: the base's and the changes', merged in memory once."""
-        if self.base is None or self.base.stored_csr is None:
+        if self.base.stored_csr is None:
             return csr_of(self.csc)
         indptr, indices, ids = self._merged("out")
-        weight, timestamp = self._by_id("weight"), self._by_id("timestamp")
-        return CSR(
-            indptr,
-            indices,
-            ids,
-            self.num_targets,
-            None if weight is None else weight[ids],
-            None if timestamp is None else timestamp[ids],
+        weight, timestamp = (
+            None if payload is None else payload.read_all().values[ids]
+            for payload in (self.payload("weight"), self.payload("timestamp"))
         )
+        return CSR(indptr, indices, ids, self.num_targets, weight, timestamp)
 
     def _merged(self, direction: Direction) -> tuple[Int64Array, IndexArray, Int64Array]:
         """Return ``indptr``, ``indices`` and edge ids of all rows."""
@@ -444,14 +439,11 @@ class LiveEdgeTable(OwnEdges):
 
     def _ranges(self, source: Int64Array, target: Int64Array) -> list[tuple[Int64Array, Int64Array]]:
         """Return, for the base and each change, the edge ids from ``first`` to ``last - 1`` of each pair."""
-        ranges = []
-        if self.base is not None:
-            base = self.base.csc
-            low, high = (
-                search_rows(base.indptr, base.indices, target, source, side=side)
-                for side in ("left", "right")
-            )
-            ranges.append((low, high))
+        base = self.base.csc
+        low, high = (
+            search_rows(base.indptr, base.indices, target, source, side=side) for side in ("left", "right")
+        )
+        ranges = [(low, high)]
         for change in self.changes:
             bounds = (np.searchsorted(change.target, target, side=side) for side in ("left", "right"))
             first, last = (bound.astype(np.int64) for bound in bounds)
@@ -483,13 +475,12 @@ class LiveEdgeTable(OwnEdges):
         added = self._added
         hit = _is_in(added.source, sources) | _is_in(added.target, targets)
         ids = [np.flatnonzero(hit) + self.num_base_edges]
-        if self.base is not None:
-            csc, csr = self.base.csc, self.base.stored_csr
-            ids.append(_lists(csc.indptr, targets))
-            if csr is not None:
-                ids.append(csr.edge_ids[_lists(csr.indptr, sources)])
-            elif len(sources):
-                ids += _edges_out_of(csc.indices, sources)
+        csc, csr = self.base.csc, self.base.stored_csr
+        ids.append(_lists(csc.indptr, targets))
+        if csr is not None:
+            ids.append(csr.edge_ids[_lists(csr.indptr, sources)])
+        elif len(sources):
+            ids += _edges_out_of(csc.indices, sources)
         return self._left(np.unique(np.concatenate(ids)))
 
     def removal(self, edge_ids: Int64Array) -> EdgeChange:
@@ -499,7 +490,7 @@ class LiveEdgeTable(OwnEdges):
             edge_ids: int64, ascending.
         """
         none = np.zeros(0, index_dtype(max(self.num_sources, self.num_targets)))
-        columns = self.base.csc if self.base is not None else self.changes[0]
+        columns = self.base.csc
         return EdgeChange(
             first=self.num_edge_ids,
             source=none,
@@ -514,7 +505,23 @@ class LiveEdgeTable(OwnEdges):
 
     def reversed_as(self, reverse: EdgeType) -> LiveEdgeTable:
         """Return the same edges, which ``reverse`` holds backwards."""
-        return LiveEdgeTable(self.base, self.changes, self.num_sources, self.num_targets, reverse=reverse)
+        base = None if self.is_new else self.base
+        return LiveEdgeTable(base, self.changes, self.num_sources, self.num_targets, reverse=reverse)
+
+
+def _no_edges(changes: Sequence[EdgeChange], num_sources: int) -> EdgeTable:
+    """Return the base of an edge type that a change added: no rows, with the columns of the change."""
+    first = next(iter(changes), None)
+    weight, timestamp = (None, None) if first is None else (first.weight, first.timestamp)
+    csc = CSC(
+        indptr=np.zeros(1, np.int64),
+        indices=np.zeros(0, index_dtype(num_sources)),
+        num_sources=num_sources,
+        weight=None if weight is None else weight[:0],
+        timestamp=None if timestamp is None else timestamp[:0],
+    )
+    features = {} if first is None else {name: each.slice(0, 0) for name, each in first.features.items()}
+    return EdgeTable(csc, features)
 
 
 def _is_in(values: npt.NDArray[np.integer[Any]], ascending: Int64Array) -> npt.NDArray[np.bool_]:

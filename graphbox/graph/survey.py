@@ -21,12 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from graphbox.graph.build_rules import bucket_of
 from graphbox.graph.columns import Lists
 from graphbox.graph.convert.features import feature_reader
 from graphbox.graph.distinct import Estimate, from_blocks, hash_ids
-from graphbox.graph.schema import EdgeSource, EdgeType, FeatureKind, GraphSource, IdType, NodeSource
-from graphbox.graph.source import Table, TableLike, open_table
+from graphbox.graph.ingest.rows import open_source
+from graphbox.graph.schema import (
+    EdgeSource,
+    EdgeType,
+    FeatureKind,
+    GraphSource,
+    IdType,
+    NodeSource,
+    edge_type_text,
+)
+from graphbox.graph.source import Table, TableLike
 from graphbox.graph.source.location import InputFile, find_files
 from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
 from graphbox.graph.survey_ends import (
@@ -35,7 +43,6 @@ from graphbox.graph.survey_ends import (
     Counted,
     EdgeEnds,
     EndCounts,
-    Growth,
     Looked,
     count_ends,
 )
@@ -89,7 +96,6 @@ class NodeSurvey:
         table: its table; None without one.
         values: how many different categories or slots there are, about, by feature.
         looked: where the rows were read that the number is from.
-        growth: how nodes without a table are met at the ends of edges; empty where that is not known.
     """
 
     nodes: Estimate
@@ -99,7 +105,6 @@ class NodeSurvey:
     fixed_bytes: int
     table: TableSurvey | None
     looked: Looked = "everywhere"
-    growth: Growth = ()
     values: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -111,14 +116,14 @@ class EdgeSurvey:
         edges: number of edges that are kept, repeated ones dropped unless they are wanted.
         payload_bytes: bytes of weight, timestamp and features of an edge.
         table: its table.
-        largest_share: the share of them in the largest part that they are sorted by, see `largest_bucket`.
+        hub_share: the share of them that lead to the target with most of them.
         looked: where the rows were read that the number is from.
     """
 
     edges: Estimate
     payload_bytes: float
     table: TableSurvey
-    largest_share: float
+    hub_share: float
     looked: Looked = "everywhere"
 
 
@@ -152,16 +157,16 @@ def survey_graph(
         UsageError: a format is unknown.
         DataError: a table is damaged, or lacks a column.
     """
-    node_tables = {
-        name: _look(nodes, _open(nodes, name), _columns(nodes), sample_rows, batch_bytes=batch_bytes)
-        for name, nodes in source.nodes.items()
-        if nodes.data is not None
-    }
+    node_tables = {}
+    for name, nodes in source.nodes.items():
+        if nodes.data is not None:
+            table = open_source(nodes, f"nodes `{name}`", node_type=name)
+            node_tables[name] = _look(nodes, table, _columns(nodes), sample_rows, batch_bytes=batch_bytes)
     edge_tables, opened = {}, {}
     for edges in source.edges:
         optional = [column for column in (edges.weight, edges.timestamp) if column is not None]
         columns = [edges.source, edges.target, *optional, *edges.features]
-        opened[edges.type] = _open(edges, None)
+        opened[edges.type] = open_source(edges, f"edges {edge_type_text(edges.type)}")
         edge_tables[edges.type] = _look(
             edges, opened[edges.type], columns, sample_rows, batch_bytes=batch_bytes
         )
@@ -218,16 +223,6 @@ def _countable(
 
 
 # Tables
-
-
-def _open(source: NodeSource | EdgeSource, node_type: str | None) -> Table:
-    return open_table(
-        source.data if source.data is not None else {},
-        format=source.format,
-        has_header=source.has_header,
-        names=source.names,
-        node_type=node_type,
-    )
 
 
 def _look(
@@ -372,7 +367,7 @@ def _discovered(kind: IdType, counted: Counted | None) -> NodeSurvey:
     if counted is None:
         return NodeSurvey(Estimate.exactly(0), kind, 0.0, 0.0, 0, None)
     text = counted.text_bytes if kind == "string" else 0.0
-    return NodeSurvey(counted.distinct, kind, text, 0.0, 0, None, counted.looked, counted.growth)
+    return NodeSurvey(counted.distinct, kind, text, 0.0, 0, None, counted.looked)
 
 
 def _id_kind(ids: pa.ChunkedArray, table: TableSurvey) -> IdType:
@@ -442,20 +437,11 @@ def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind, list_se
 def _edges(edges: EdgeSource, table: TableSurvey, counts: EndCounts) -> EdgeSurvey:
     payload = (4.0 if edges.weight is not None else 0.0) + (8.0 if edges.timestamp is not None else 0.0)
     payload += sum(_width(table.sample, name, kind)[0] for name, kind in edges.features.items())
-    share = largest_bucket(table.sample.column(edges.target)) if table.sample.num_rows else 0.0
+    hub_rows = 0
+    if table.sample.num_rows:
+        hub_rows = pc.max(table.sample.column(edges.target).value_counts().field("counts")).as_py()
+    hub_share = hub_rows / max(table.sample.num_rows, 1)
     if edges.keep_duplicates or edges.type not in counts.pairs:
-        return EdgeSurvey(table.rows, payload, table, share)
+        return EdgeSurvey(table.rows, payload, table, hub_share)
     counted = counts.pairs[edges.type]
-    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, share, counted.looked)
-
-
-def largest_bucket(targets: pa.ChunkedArray) -> float:
-    """Return the share of edges in the bucket with most of them, targets numbered as they are first met.
-
-    Edges are dealt out by target while they are imported, and sorted part by part (edge_buckets.h).
-    """
-    if not len(targets):
-        return 0.0
-    met = targets.combine_chunks().dictionary_encode().indices.drop_null()
-    buckets = bucket_of(met.to_numpy(zero_copy_only=False).astype(np.int64))
-    return float(np.bincount(buckets).max()) / max(len(met), 1) if len(met) else 0.0
+    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, hub_share, counted.looked)

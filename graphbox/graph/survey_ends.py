@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,8 +15,8 @@ from graphbox.graph.distinct import (
     DistinctSketch,
     Estimate,
     Hashes,
+    continued,
     distinct_hashes,
-    extrapolate,
     from_blocks,
     hash_ids,
     hash_pairs,
@@ -35,7 +34,6 @@ _BATCH_BYTES = 4 << 20
 _PLACES = 128
 _FEWEST_BLOCKS = 16
 """With fewer blocks than that, what is in one of them alone says little."""
-_PARTS = (0.125, 0.25, 0.5, 1.0)
 
 Looked: TypeAlias = Literal["everywhere", "in places", "at the beginning"]
 """Where rows were read."""
@@ -66,13 +64,6 @@ class EdgeEnds:
     compressed: bool
 
 
-Growth: TypeAlias = tuple[float, ...]
-"""At which share of all values each further part, of equal parts, of the distinct ones has been met."""
-_GROWTH_PARTS = 64
-_GROWTH_SAMPLE = np.uint64(0x3F000)
-"""Of hashes that have none of these bits, one in 64, it is noted where they were first met."""
-
-
 @dataclass(frozen=True)
 class Counted:
     """A number of distinct values.
@@ -81,13 +72,11 @@ class Counted:
         distinct: the number.
         text_bytes: mean bytes of the texts, where ids are compared as text.
         looked: where the rows were read that it is from.
-        growth: how they were met, see `Growth`; empty where that is not known.
     """
 
     distinct: Estimate
     text_bytes: float
     looked: Looked
-    growth: Growth = ()
 
 
 @dataclass(frozen=True)
@@ -153,20 +142,17 @@ def _names(tables: Iterable[EdgeEnds]) -> list[str]:
 
 def _count_all(tables: Sequence[EdgeEnds]) -> EndCounts:
     nodes = {name: DistinctSketch() for name in _names(tables)}
-    growth = {name: _GrowthSketch() for name in nodes}
     pairs, rows = {}, {}
     for each in tables:
         pairs[each.type] = DistinctSketch()
         rows[each.type] = 0
         for block in _all_blocks(each):
             for name in dict.fromkeys(each.type[::2]):
-                ends = block.of(name, each.type)
-                nodes[name].add(ends)
-                growth[name].add(ends)
+                nodes[name].add(block.of(name, each.type))
             pairs[each.type].add(block.pairs())
             rows[each.type] += block.rows
     return EndCounts(
-        {name: replace(_sketched(sketch), growth=growth[name].shares()) for name, sketch in nodes.items()},
+        {name: _sketched(sketch) for name, sketch in nodes.items()},
         {edge_type: _sketched(sketch) for edge_type, sketch in pairs.items()},
         rows,
     )
@@ -174,32 +160,6 @@ def _count_all(tables: Sequence[EdgeEnds]) -> EndCounts:
 
 def _sketched(sketch: DistinctSketch) -> Counted:
     return Counted(sketch.count(), text_bytes(sketch.kept()), "everywhere")
-
-
-class _GrowthSketch:
-    """Notes where the values of a sample were first met."""
-
-    def __init__(self) -> None:
-        self._values: list[Hashes] = []
-        self._places: list[npt.NDArray[np.int64]] = []
-        self._total = 0
-
-    def add(self, hashes: Hashes) -> None:
-        chosen = np.flatnonzero((hashes & _GROWTH_SAMPLE) == 0)
-        self._values.append(hashes[chosen])
-        self._places.append(chosen + self._total)
-        self._total += len(hashes)
-
-    def shares(self) -> Growth:
-        if not self._total:
-            return ()
-        _, first = np.unique(np.concatenate(self._values), return_index=True)
-        if not len(first):
-            return ()
-        places = np.sort(np.concatenate(self._places)[first]) / self._total
-        parts = np.linspace(0, 1, _GROWTH_PARTS + 1)
-        shares = np.interp(parts, np.linspace(0, 1, len(places)), places)
-        return tuple(shares.tolist())
 
 
 def _all_blocks(ends: EdgeEnds) -> Iterator[_Block]:
@@ -257,87 +217,50 @@ def _count_parts(tables: Sequence[EdgeEnds], block_bytes: int) -> EndCounts:
 
 def _part(ends: EdgeEnds, weight: float, block_bytes: int) -> _Part:
     """Read blocks of a table, more of it the larger its ``weight`` among all is."""
-    if ends.is_whole:
-        rows = max(1, -(-ends.beginning.num_rows // _PLACES))
-        table = ends.beginning.combine_chunks()
-        batches = table.to_batches(max_chunksize=rows)
-        slices = [{name: batch.column(name) for name in ends.columns} for batch in batches]
-        return _Part(ends, [_hashed(ends, each) for each in slices], "everywhere")
-    places = max(_FEWEST_BLOCKS, round(_PLACES * weight))
-    blocks = [
-        _hashed(ends, columns)
-        for columns in ends.table.blocks(
-            ends.columns, [place / places for place in range(places)], block_bytes=block_bytes
-        )
-    ]
-    if len(blocks) >= _FEWEST_BLOCKS:
-        return _Part(ends, blocks, "in places")
-    batches = ends.beginning.to_batches()
-    return _Part(
-        ends,
-        [_hashed(ends, {name: batch.column(name) for name in ends.columns}) for batch in batches],
-        "at the beginning",
-    )
+    if not ends.is_whole:
+        places = max(_FEWEST_BLOCKS, round(_PLACES * weight))
+        blocks = [
+            _hashed(ends, columns)
+            for columns in ends.table.blocks(
+                ends.columns, [place / places for place in range(places)], block_bytes=block_bytes
+            )
+        ]
+        if len(blocks) >= _FEWEST_BLOCKS:
+            return _Part(ends, blocks, "in places")
+    table = ends.beginning.combine_chunks()
+    batches = table.to_batches(max_chunksize=max(1, -(-table.num_rows // _PLACES)))
+    slices = [_hashed(ends, {name: batch.column(name) for name in ends.columns}) for batch in batches]
+    return _Part(ends, slices, "everywhere" if ends.is_whole else "at the beginning")
 
 
 def _nodes_from_parts(name: str, parts: Sequence[_Part]) -> Counted:
     parts = [part for part in parts if name in part.ends.type[::2]]
     share = min(part.share for part in parts)
-    if any(part.looked == "at the beginning" for part in parts):
-        counts = []
-        for fraction in _PARTS:
-            first = [_first_rows(part, share * fraction).of(name, part.ends.type) for part in parts]
-            counts.append(np.concatenate(first))
-        ends = sum(part.ends.rows.high * part.ends.type[::2].count(name) for part in parts)
-        return _from_beginning(counts, share, ends)
     blocks = [block.of(name, part.ends.type) for part in parts for block in part.thinned(share)]
-    return _from_places(blocks, share, parts)
+    most = sum(part.ends.rows.high * part.ends.type[::2].count(name) for part in parts)
+    return _from_parts(blocks, share, most, parts)
 
 
 def _pairs_from_part(part: _Part) -> Counted:
-    if part.looked == "at the beginning":
-        counts = [_first_rows(part, part.share * fraction).pairs() for fraction in _PARTS]
-        return _from_beginning(counts, part.share, part.ends.rows.high)
-    return _from_places([block.pairs() for block in part.blocks], part.share, [part])
+    return _from_parts([block.pairs() for block in part.blocks], part.share, part.ends.rows.high, [part])
 
 
-def _from_places(blocks: list[Hashes], share: float, parts: Sequence[_Part]) -> Counted:
-    found = from_blocks(blocks, share)
-    everywhere = all(part.looked == "everywhere" for part in parts)
-    known = np.concatenate(blocks) if blocks else np.empty(0, np.uint64)
-    return Counted(found, text_bytes(distinct_hashes(known)), "everywhere" if everywhere else "in places")
-
-
-def _from_beginning(beginnings: Sequence[Hashes], share: float, most: int) -> Counted:
-    """Estimate from the growth within the beginning: after it the same values may come, or all new ones.
+def _from_parts(blocks: list[Hashes], share: float, most: int, parts: Sequence[_Part]) -> Counted:
+    """Estimate from blocks.
 
     Args:
-        beginnings: the hashes of an eighth, a quarter, a half and all of the beginning.
-        share: of all rows, those in the beginning.
+        blocks: the hashes of each.
+        share: of all rows, those in the blocks.
         most: how many hashes there would be of all rows.
+        parts: where the blocks are from.
     """
-    known = distinct_hashes(beginnings[-1])
-    found = extrapolate([len(distinct_hashes(each)) for each in beginnings], 1 / max(share, 1e-12))
-    if share < 1:
-        rest = max(0, most - len(beginnings[-1]))
-        found = Estimate(len(known), min(found.likely, len(known) + rest), len(known) + rest)
-    return Counted(found, text_bytes(known), "at the beginning")
-
-
-def _first_rows(part: _Part, share: float) -> _Block:
-    """Return the first rows of a table, so many as are a share of it."""
-    left = round(share * part.ends.rows.likely)
-    kept = []
-    for block in part.blocks:
-        if left <= 0:
-            break
-        kept.append(block.first(min(1.0, left / max(block.rows, 1))))
-        left -= block.rows
-    if not kept:
-        empty = np.empty(0, np.uint64)
-        return _Block(empty, empty, 0)
-    return _Block(
-        np.concatenate([block.sources for block in kept]),
-        np.concatenate([block.targets for block in kept]),
-        sum(block.rows for block in kept),
-    )
+    known = np.concatenate([np.empty(0, np.uint64), *blocks])
+    distinct = distinct_hashes(known)
+    looks = {part.looked for part in parts}
+    if "at the beginning" not in looks or share >= 1:
+        looked: Looked = "in places" if "in places" in looks else "everywhere"
+        return Counted(from_blocks(blocks, share), text_bytes(distinct), looked)
+    # After the beginning the same values may come, or all new ones.
+    high = len(distinct) + max(0, most - len(known))
+    likely = min(continued(blocks, share).likely, high)
+    return Counted(Estimate(len(distinct), likely, high), text_bytes(distinct), "at the beginning")

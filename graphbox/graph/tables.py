@@ -14,7 +14,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError
 from graphbox.graph import adjacency
 from graphbox.graph.adjacency import build_csc, csr_of
-from graphbox.graph.columns import Column
+from graphbox.graph.columns import Column, SegmentedColumn
 from graphbox.graph.ids import Ids, NumberedIds
 from graphbox.graph.schema import CSC, CSR, EdgeType, Int64Array
 
@@ -79,9 +79,13 @@ class NodeTable:
         """Number of node indices, those of removed nodes among them."""
         return len(self.ids)
 
+    def column(self, name: str) -> SegmentedColumn:
+        """Return a feature, to be read in ranges of rows."""
+        return SegmentedColumn([(0, self.features[name])])
+
     def template(self, name: str) -> Column:
         """Return a feature's column without its rows: its kind, dimension and categories."""
-        return self.features[name].slice(0, 0)
+        return self.column(name).read(0, 0)
 
 
 class Edges(ABC):
@@ -157,6 +161,14 @@ class OwnEdges(Edges):
             direction: of the edges.
             reverse_ids: give edges their ids in the reverse edge type; only of lists with changes.
         """
+
+    def column(self, name: str) -> SegmentedColumn:
+        """Return a feature, to be read in ranges of edge ids."""
+        return SegmentedColumn([(0, self.features[name])])
+
+    def template(self, name: str) -> Column:
+        """Return a feature's column without its rows: its kind, dimension and categories."""
+        return self.column(name).read(0, 0)
 
     @abstractmethod
     def reversed_as(self, reverse: EdgeType) -> OwnEdges:

@@ -124,7 +124,14 @@ class Rows:
         """How it reads, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
         return self._store.backend
 
-    def rows(self, index: npt.ArrayLike, out: Array | None = None) -> Array:
+    def read(
+        self,
+        index: npt.ArrayLike,
+        out: Array | None = None,
+        *,
+        places: Int64Array | None = None,
+        whole_pass: bool = False,
+    ) -> Array:
         """Return rows in the order of the index.
 
         More than 131,072 of them are read in parts in the order of the disk, so that memory stays bounded.
@@ -132,31 +139,16 @@ class Rows:
         Args:
             index: row numbers [n], repeated ones too.
             out: where to put them: a C-contiguous array [n, *row_shape] of the dtype.
+            places: int64 [n], where in ``out`` (which then is [any, *row_shape]) each row goes; else the
+                i-th goes to place i.
+            whole_pass: what is used often is not driven out of memory by what is read.
 
         Raises:
             UsageError: a row number is out of range (the first is named), or ``out`` does not match.
             FormatError: the file was truncated meanwhile.
             DataError: the disk does not give the bytes.
         """
-        return self.read(integer_array(index, "index"), out)
-
-    def read(
-        self,
-        index: Int64Array,
-        out: Array | None = None,
-        *,
-        places: Int64Array | None = None,
-        whole_pass: bool = False,
-    ) -> Array:
-        """Return rows as :meth:`rows` does.
-
-        Args:
-            index: row numbers [n].
-            out: where to put them.
-            places: int64 [n], where in ``out`` (which then is [any, *row_shape]) each row goes; else the
-                i-th goes to place i.
-            whole_pass: what is used often is not driven out of memory by what is read.
-        """
+        index = integer_array(index, "index")
         shape = (len(index), *self.row_shape)
         if out is not None and places is not None:
             shape = (len(out), *self.row_shape)
@@ -270,43 +262,9 @@ class Lists:
 
         Raises:
             NotFoundError: there is no array of that name.
-        """
-        return self._read(integer_array(index, "index"), names, bounds=bounds, whole_pass=whole_pass)
-
-    def bounds(self, index: Int64Array, *, whole_pass: bool = True) -> Int64Array:
-        """Return the positions at which lists begin and end in the files: int64 [n, 2].
-
-        Args:
-            index: list numbers [n], repeated ones too.
-            whole_pass: what is used often is not driven out of memory by what is read.
-
-        Raises:
             UsageError, FormatError, DataError: as :meth:`lists` does.
         """
-        bounds, _ = self._store.read_bounds(self._offsets, self._num_items, index, whole_pass, self._threads)
-        return bounds
-
-    def items_at(self, name: str, positions: Int64Array, *, whole_pass: bool = False) -> Array:
-        """Return single items of one array by their positions in the files, whatever lists they are in.
-
-        Args:
-            name: which array of items.
-            positions: int64 [n].
-            whole_pass: what is used often is not driven out of memory by what is read.
-
-        Raises:
-            NotFoundError: there is no array of that name.
-            UsageError: a position is out of range; the first is named.
-        """
-        self._check_name(name)
-        out = _empty((len(positions),), self._dtypes[name])
-        index = integer_array(positions, "positions")
-        self._store.read_rows(self._items[name], index, out.view(np.uint8), whole_pass, self._threads)
-        return out
-
-    def _read(
-        self, index: Int64Array, names: Sequence[str], *, bounds: Int64Array | None = None, whole_pass: bool
-    ) -> ReadLists:
+        index = integer_array(index, "index")
         for name in names:
             self._check_name(name)
         if bounds is None:
@@ -329,6 +287,36 @@ class Lists:
                 self._threads,
             )
         return ReadLists(starts, items, bounds)
+
+    def bounds(self, index: Int64Array) -> Int64Array:
+        """Return the positions at which lists begin and end in the files: int64 [n, 2].
+
+        Args:
+            index: list numbers [n], repeated ones too. What is used often stays in memory.
+
+        Raises:
+            UsageError, FormatError, DataError: as :meth:`lists` does.
+        """
+        bounds, _ = self._store.read_bounds(self._offsets, self._num_items, index, True, self._threads)
+        return bounds
+
+    def items_at(self, name: str, positions: Int64Array, *, whole_pass: bool = False) -> Array:
+        """Return single items of one array by their positions in the files, whatever lists they are in.
+
+        Args:
+            name: which array of items.
+            positions: int64 [n].
+            whole_pass: what is used often is not driven out of memory by what is read.
+
+        Raises:
+            NotFoundError: there is no array of that name.
+            UsageError: a position is out of range; the first is named.
+        """
+        self._check_name(name)
+        out = _empty((len(positions),), self._dtypes[name])
+        index = integer_array(positions, "positions")
+        self._store.read_rows(self._items[name], index, out.view(np.uint8), whole_pass, self._threads)
+        return out
 
     def _check_name(self, name: str) -> None:
         if name not in self._items:

@@ -170,7 +170,7 @@ class EdgeOverlay:
         self.indices, self.edge_ids, self.positions = overlay.indices, overlay.edge_ids, overlay.positions
         base = table.base
         self.base_rows = 0
-        if base is not None:
+        if not table.is_new:
             self.base_rows = len(base.csc.indptr) - 1 if direction == "in" else base.csc.num_sources
 
     @property
@@ -198,30 +198,16 @@ class EdgeOverlay:
 
     def has(self, name: Payload) -> bool:
         """Return whether the edges have weights or timestamps."""
-        table = self._table
-        first = table.base.csc if table.base is not None else next(iter(table.changes), None)
-        return getattr(first, name, None) is not None
+        return name in self._table.columns
 
     def all(self, name: Payload) -> Array:
         """Return the weights or timestamps of all edges here, in their order."""
         if name not in self._payloads:
-            self._payloads[name] = self._payload_of_all(name)
+            values = self._table.column_at(name, self.edge_ids)
+            if values is None:
+                raise NotFoundError(f"the edges have no {name}")
+            self._payloads[name] = values
         return self._payloads[name]
-
-    def _payload_of_all(self, name: Payload) -> Array:
-        table = self._table
-        in_base = self.edge_ids < table.num_base_edges
-        dtype = np.float32 if name == "weight" else np.int64
-        values = np.zeros(len(self.edge_ids), dtype)
-        parts = [getattr(change, name) for change in table.changes if change.num_added]
-        base = None if table.base is None else getattr(table.base.csc, name)
-        if any(part is None for part in parts) or (table.base is not None and base is None):
-            raise NotFoundError(f"the edges have no {name}")
-        if base is not None:
-            values[in_base] = base[self.edge_ids[in_base]]
-        added = np.concatenate([np.zeros(0, dtype), *parts])
-        values[~in_base] = added[self.edge_ids[~in_base] - table.num_base_edges]
-        return values
 
 
 def _columns(

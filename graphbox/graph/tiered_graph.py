@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from graphbox.errors import DoesNotFitError, NotFoundError, UsageError
 from graphbox.graph.array_file import ArrayFile
-from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable
+from graphbox.graph.columns import SegmentedColumn
+from graphbox.graph.live_nodes import LiveNodeTable
 from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
 from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import OwnEdges
@@ -266,8 +267,6 @@ class TieredGraph:
         name: str,
         index: Int64Array,
         out: Array | None,
-        *,
-        whole_pass: bool = False,
         rows: Rows | None = None,
     ) -> Array:
         changed = self._changed(node_type, name)
@@ -279,14 +278,14 @@ class TieredGraph:
             )
         rows = rows or self._rows.get((node_type, name))
         if changed is None and rows is not None:
-            return rows.read(index, out, whole_pass=whole_pass)
+            return rows.read(index, out)
         _check_range(index, self._graph.num_nodes(node_type), node_type)
         column = _required(changed, node_type, name)
         touched = np.ones(len(index), bool) if rows is None else column.is_changed(index)
         if rows is None:
             values = column.take(index).values
         else:
-            values = rows.read(np.where(touched, 0, index), out, whole_pass=whole_pass)
+            values = rows.read(np.where(touched, 0, index), out)
             if touched.any():
                 values[touched] = column.take(index[touched]).values
         if out is None:
@@ -330,11 +329,11 @@ class TieredGraph:
         base_offsets, base_values = lists.lists(index[~touched])
         return interleaved(touched, new_offsets, base_offsets, [(new.values, base_values)])
 
-    def _changed(self, node_type: str, name: str) -> LiveColumn | None:
+    def _changed(self, node_type: str, name: str) -> SegmentedColumn | None:
         table = self._graph.node_table(node_type)
         if name not in table.features:
             self._graph.feature(node_type, name)  # says what there is
-        return table.live_features[name] if isinstance(table, LiveNodeTable) else None
+        return table.column(name) if isinstance(table, LiveNodeTable) else None
 
     # What it does
 
@@ -414,7 +413,7 @@ def _overlay_bytes(table: OwnEdges, directions: Sequence[Direction]) -> int:
 
 
 def _has_base(table: OwnEdges) -> bool:
-    return not isinstance(table, LiveEdgeTable) or table.base is not None
+    return not isinstance(table, LiveEdgeTable) or not table.is_new
 
 
 def _feature_files(graph: Graph, node_type: str, name: str) -> ArrayFile | ListFiles | None:
@@ -447,7 +446,7 @@ def _shares(budget_bytes: int, sizes: Mapping[tuple[str, str], int]) -> dict[tup
     return shares
 
 
-def _required(column: LiveColumn | None, node_type: str, name: str) -> LiveColumn:
+def _required(column: SegmentedColumn | None, node_type: str, name: str) -> SegmentedColumn:
     if column is None:
         raise NotFoundError(f"there is no feature `{name}` of `{node_type}` on disk")
     return column

@@ -16,7 +16,6 @@ from graphbox.graph.columns import Column
 from graphbox.graph.format import Snapshot, check_digests
 from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import array_names
-from graphbox.graph.live_nodes import LiveNodeTable
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.snapshot import LiveLists, as_live
 from graphbox.graph.tables import (
@@ -275,9 +274,9 @@ class TypedTables:
             NotFoundError: there is no such feature.
         """
         table = self._node_table(node_type)
-        if isinstance(table, LiveNodeTable) and name in table.features:
-            return table.live_features[name].read(start, stop)
-        return _feature(table.features, name, node_type).slice(start, stop)
+        if name not in table.features:
+            raise _no_feature(table.features, name, node_type)
+        return table.column(name).read(start, stop)
 
     def slot_lists(self, node_type: str, name: str) -> tuple[Int64Array, Int64Array]:
         """Return the slots of all nodes of a type.
@@ -389,7 +388,7 @@ class TypedTables:
             return False
         forward = self.reverse_type(edge_type) if self.is_reverse(edge_type) else None
         table = as_live(self.own_edges(forward or edge_type))
-        return forward is None or table.base is None or table.base.stored_csr is not None
+        return forward is None or table.is_new or table.base.stored_csr is not None
 
     def feature_file(
         self, of: str | EdgeType, name: str, part: Literal["values", "offsets"] = "values"
@@ -456,7 +455,11 @@ def _text_of(of: str | EdgeType) -> str:
 def _feature(columns: Mapping[str, Column], name: str, where: str) -> Column:
     if name in columns:
         return columns[name]
-    raise NotFoundError(
+    raise _no_feature(columns, name, where)
+
+
+def _no_feature(columns: Mapping[str, Column], name: str, where: str) -> NotFoundError:
+    return NotFoundError(
         f"there is no feature `{name}` of `{where}`",
         hint=did_you_mean(name, columns) or f"there are {', '.join(columns) or 'none'}",
     )

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from graphbox.config.graph_schema import EdgeTypeSchema, GraphSchema, SchemaOf
 from graphbox.errors import NotFoundError
 from graphbox.workspace import Workspace
 
 if TYPE_CHECKING:
     from graphbox.graph import Graph, GraphSource
-
-_NO_EDGES = np.zeros(0, np.int64)
 
 
 def stored_schema(workspace: Workspace) -> SchemaOf:
@@ -43,8 +39,6 @@ def schema_of_graph(graph: Graph, origin: str) -> GraphSchema:
         graph: the graph.
         origin: what it is, for messages.
     """
-    from graphbox.graph.snapshot import LiveEdgeTable
-
     nodes = {}
     for node_type in graph.node_types:
         of_type = graph.node_table(node_type)
@@ -54,17 +48,12 @@ def schema_of_graph(graph: Graph, origin: str) -> GraphSchema:
         if graph.is_reverse(edge_type):
             continue
         reverse, table = graph.reverse_type(edge_type), graph.own_edges(edge_type)
-        # Merging the changes of a graph to ask for its columns would read all of its edges.
-        if isinstance(table, LiveEdgeTable):
-            columns, times = table.parts[0].features, table.column_at("timestamp", _NO_EDGES)
-        else:
-            columns, times = table.features, table.csc.timestamp
         edges.append(
             EdgeTypeSchema(
                 type=edge_type,
                 reverse=None if reverse is None else reverse[1],
-                features={name: column.kind for name, column in columns.items()},
-                has_timestamp=times is not None,
+                features={name: table.template(name).kind for name in table.features},
+                has_timestamp="timestamp" in table.columns,
             )
         )
     return GraphSchema(nodes, tuple(edges), origin)

@@ -208,14 +208,7 @@ class GraphView:
     def in_degree(self, edge_type: EdgeType) -> NDArray[np.int64]:
         """Return the number of edges into each target: int64 [targets]; no merging of base and changes."""
         table = as_live(self._graph.own_edges(self._seen(edge_type)))
-        degree = np.zeros(table.num_targets, np.int64)
-        if table.base is not None:
-            known = np.diff(table.base.csc.indptr)
-            degree[: len(known)] = known
-        added = table.touched("in").rows
-        _, removed = table.ends(table.removed[table.removed < table.num_base_edges])
-        degree += np.bincount(added, minlength=len(degree)) - np.bincount(removed, minlength=len(degree))
-        return degree
+        return table.degrees("in", 0, table.num_targets)
 
     def edge_blocks(self, edge_type: EdgeType, block_edges: int) -> Iterator[EdgeBlock]:
         """Give the edges of a type block by block, in the order of their ids; no others are read.

@@ -21,11 +21,12 @@ from graphbox.graph.describe import (
     NodeTypeDescription,
     describe,
 )
-from graphbox.graph.describe.parts import Lists
 from graphbox.graph.describe.problems import find_problems
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.ingest.report import DegreeReport
+from graphbox.graph.overlay import merged_lists
 from graphbox.graph.schema import FeatureKind
+from graphbox.graph.snapshot import as_live
 from graphbox.graph.tables import EdgeTable, numbered_nodes
 
 
@@ -186,21 +187,17 @@ def test_random_graphs_agree_with_loops(monkeypatch: pytest.MonkeyPatch) -> None
             _loops(edges, size, describe(graph, memory_bytes=memory_bytes))
 
 
-def test_blocks_cut_rows_and_lose_nothing() -> None:
+def test_blocks_are_whole_rows_and_lose_nothing() -> None:
     generator = np.random.default_rng(1)
     for _ in range(50):
         lengths = generator.integers(0, 6, generator.integers(1, 20))
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         indices = generator.integers(0, 9, indptr[-1]).astype(np.int32)
-        seen, position = [], 0
-        for block in Lists(indptr, indices, 9, "a__to__a").blocks(block_rows=4, block_edges=3):
-            assert 0 < len(block.entries) <= 3
-            assert block.lengths.sum() == len(block.entries)
-            inside = position not in indptr
-            assert block.before == (int(indices[position - 1]) if inside else None)
-            rows = np.repeat(block.rows, block.lengths)
-            seen += list(zip(rows.tolist(), block.entries.tolist(), strict=True))
-            position += len(block.entries)
+        seen = []
+        for block in merged_lists(as_live(EdgeTable(CSC(indptr, indices, 9))), "in", 3):
+            assert len(block.lengths) == 1 or len(block.indices) <= 3
+            rows = np.repeat(block.first_row + np.arange(len(block.lengths)), block.lengths)
+            seen += list(zip(rows.tolist(), block.indices.tolist(), strict=True))
         rows = np.repeat(np.arange(len(lengths)), lengths)
         assert seen == list(zip(rows.tolist(), indices.tolist(), strict=True))
 

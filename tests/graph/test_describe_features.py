@@ -14,7 +14,6 @@ from hypothesis.extra import numpy as hnp
 from graphbox.graph.columns import Column
 from graphbox.graph.describe import FeatureDescription
 from graphbox.graph.describe.features import describe_feature as describe_rows
-from graphbox.graph.describe.parts import node_features
 from graphbox.graph.ids import IntegerIds
 from graphbox.graph.tables import NodeTable
 
@@ -27,7 +26,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def describe_feature(
     name: str, column: Column, removed: npt.NDArray[np.int64] | None = None
 ) -> FeatureDescription:
-    rows = node_features(NodeTable(IntegerIds(np.arange(len(column))), {name: column}))[name]
+    rows = NodeTable(IntegerIds(np.arange(len(column))), {name: column}).column(name)
     return describe_rows(name, rows, removed)
 
 

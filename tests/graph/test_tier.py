@@ -97,9 +97,9 @@ def test_rows_are_those_of_numpy(
         requests = 0
         for _ in range(2):
             for index in batches(rng, len(array)):
-                assert same(rows.rows(index), array[index])
+                assert same(rows.read(index), array[index])
                 out = np.empty((len(index), *row_shape), dtype)
-                assert rows.rows(index.tolist(), out=out) is out
+                assert rows.read(index.tolist(), out=out) is out
                 assert same(out, array[index])
                 requests += 2 * len(index)
                 assert rows.stats.resident_bytes <= budget
@@ -110,11 +110,11 @@ def test_rows_are_those_of_numpy(
 def test_an_array_that_fits_is_read_once(tmp_path: Path) -> None:
     array = random_array("<f4", (3000, 128))
     rows = Rows(write_array(tmp_path / "rows.npy", array), budget_bytes=8 * MIB)
-    rows.rows(np.arange(len(array)))
+    rows.read(np.arange(len(array)))
     read = rows.stats
     assert read.read_bytes == array.nbytes + HEADER_BYTES
     index = np.random.default_rng(0).integers(0, len(array), 5000)
-    assert same(rows.rows(index), array[index])
+    assert same(rows.read(index), array[index])
     assert rows.stats.read_bytes == read.read_bytes
     assert rows.stats.hits - read.hits == 5000
 
@@ -133,7 +133,7 @@ def test_many_requests_at_once_come_in_their_order(tmp_path: Path) -> None:
     file = write_array(tmp_path / "rows.npy", array)
     index = np.random.default_rng(0).integers(0, len(array), 400_000)
     for budget in (0, array.nbytes // 3, 8 * MIB):
-        assert same(Rows(file, budget_bytes=budget).rows(index), array[index])
+        assert same(Rows(file, budget_bytes=budget).read(index), array[index])
 
 
 def test_what_is_used_often_is_kept(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_what_is_used_often_is_kept(tmp_path: Path) -> None:
     share = weights[: len(array) // 6].sum() / weights.sum()
     before = rows.stats
     for round_ in range(30):
-        rows.rows(popular[rng.choice(len(array), 5000, p=weights / weights.sum())])
+        rows.read(popular[rng.choice(len(array), 5000, p=weights / weights.sum())])
         if round_ == 9:
             before = rows.stats
         if round_ % 10 == 9:
@@ -164,7 +164,7 @@ def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
 
         def ask(seed: int, rows: Rows = rows) -> bool:
             index = np.random.default_rng(seed).integers(0, len(array), 3000)
-            return same(rows.rows(index), array[index])
+            return same(rows.read(index), array[index])
 
         with ThreadPoolExecutor(4) as executor:
             assert all(executor.map(ask, range(24)))
@@ -181,12 +181,12 @@ def test_a_forked_process_reads_on_its_own(tmp_path: Path) -> None:
         for backend in ("auto", "threads"):
             file = ArrayFile(Path({str(tmp_path / "rows.npy")!r}), {HEADER_BYTES}, np.dtype("<i8"), (50000,))
             rows = Rows(file, budget_bytes=100_000, options=TierOptions(backend))
-            assert (rows.rows(np.arange(50000)) == np.arange(50000)).all()
+            assert (rows.read(np.arange(50000)) == np.arange(50000)).all()
             child = os.fork()
             if child == 0:
-                ok = (rows.rows(np.arange(49999, -1, -1)) == np.arange(49999, -1, -1)).all()
+                ok = (rows.read(np.arange(49999, -1, -1)) == np.arange(49999, -1, -1)).all()
                 os._exit(0 if ok else 1)
-            assert (rows.rows(np.arange(50000)) == np.arange(50000)).all()
+            assert (rows.read(np.arange(50000)) == np.arange(50000)).all()
             assert os.waitpid(child, 0)[1] == 0
         """
     write_array(tmp_path / "rows.npy", np.arange(50_000))
@@ -220,11 +220,11 @@ def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
         file = ArrayFile(Path({str(file.path)!r}), {file.offset}, np.dtype("<f4"), {file.shape})
         rng = np.random.default_rng(0)
         out = np.zeros((20_000, 64), np.float32)
-        Rows(file, options=TierOptions(threads=1)).rows(rng.integers(0, 512 * 1024, 20_000), out=out)
+        Rows(file, options=TierOptions(threads=1)).read(rng.integers(0, 512 * 1024, 20_000), out=out)
         before = peak_bytes()
         rows = Rows(file, budget_bytes={8 * MIB}, options=TierOptions(threads=1))
         for _ in range(40):
-            rows.rows(rng.integers(0, 512 * 1024, 20_000), out=out)
+            rows.read(rng.integers(0, 512 * 1024, 20_000), out=out)
         print(peak_bytes() - before, rows.stats.resident_bytes)
         """
     grown, resident = map(int, run_python(script).split())
@@ -254,7 +254,7 @@ def test_a_refused_io_uring_is_replaced_and_said(tmp_path: Path) -> None:
         from graphbox.graph.tier import Rows, TierOptions
         file = ArrayFile(Path({str(tmp_path / "rows.npy")!r}), {HEADER_BYTES}, np.dtype("<i8"), (50000,))
         rows = Rows(file)
-        assert (rows.rows(np.arange(0, 50000, 7)) == np.arange(0, 50000, 7)).all()
+        assert (rows.read(np.arange(0, 50000, 7)) == np.arange(0, 50000, 7)).all()
         try:
             Rows(file, options=TierOptions("io_uring"))
         except GraphboxError as error:
@@ -271,14 +271,14 @@ def test_rows_say_what_is_wrong(tmp_path: Path) -> None:
     file = write_array(tmp_path / "rows.npy", array)
     rows = Rows(file)
     with pytest.raises(UsageError, match=r"from 0 to 99, received 100 at position 1"):
-        rows.rows([5, 100, -1])
+        rows.read([5, 100, -1])
     with pytest.raises(UsageError, match=r"received -3 at position 0"):
-        rows.rows([-3])
+        rows.read([-3])
     with pytest.raises(UsageError, match="expected integers"):
-        rows.rows([0.5])
+        rows.read([0.5])
     for out in (np.empty((2, 4)), np.empty((3, 4), "<f4"), np.empty((4, 2), "<f4").T):
         with pytest.raises(UsageError, match=r"C-contiguous array float32 \[2, 4\]"):
-            rows.rows([0, 1], out=out)
+            rows.read([0, 1], out=out)
     with pytest.raises(UsageError, match="budget_bytes"):
         Rows(file, budget_bytes=-1)
     with pytest.raises(UsageError, match="backend must be"):
@@ -290,9 +290,9 @@ def test_rows_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="expected a file of 2128 bytes, received one of 1728"):
         Rows(ArrayFile(file.path, HEADER_BYTES, array.dtype, (125, 4)))
     empty = Rows(write_array(tmp_path / "empty.npy", array[:0]))
-    assert empty.rows([]).shape == (0, 4)
+    assert empty.read([]).shape == (0, 4)
     with pytest.raises(UsageError, match="received 0 at position 0"):
-        empty.rows([0])
+        empty.read([0])
 
 
 @pytest.mark.parametrize("backend", ["io_uring", "threads"])
@@ -305,9 +305,9 @@ def test_a_file_truncated_while_open_is_named(tmp_path: Path, backend: Backend) 
         os.truncate(file.path, 700_000)
         for _ in range(2):
             with pytest.raises(FormatError, match="the file now has 700000 bytes") as caught:
-                rows.rows(np.arange(5000))
+                rows.read(np.arange(5000))
             assert caught.value.where == str(file.path)
-        assert same(rows.rows(np.arange(2000)), array[:2000])  # what is there can still be read
+        assert same(rows.read(np.arange(2000)), array[:2000])  # what is there can still be read
 
 
 # Lists

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from graphbox import _core
 from graphbox.errors import DoesNotFitError, UsageError, did_you_mean
-from graphbox.graph.columns import FeatureValues, Lists
+from graphbox.graph.columns import Column, FeatureValues, Lists, stacked
 from graphbox.graph.convert.converted import Converted, booleans, found, nulls, wrong_type
 from graphbox.graph.convert.numbers import is_number, read_integers, read_numbers, to_int64
 from graphbox.graph.convert.text import SLOT_SEPARATOR, cells, parse_booleans, parse_integers
@@ -59,6 +60,11 @@ class FeatureReader(ABC):
             DataError: the column is of another type.
             DoesNotFitError: what must be held between batches is beyond the memory given.
         """
+
+    def column(self, parts: Sequence[Any]) -> Column:
+        """Return the values of batches, all that were read, as one column."""
+        values = np.concatenate([np.zeros((0, *(self.row_shape or ())), self.dtype), *parts])
+        return Column(self.kind, values)
 
     def _is_readable_text(self, values: pa.Array) -> bool:
         return self._is_text and bool(pa.types.is_large_string(values.type))
@@ -144,6 +150,12 @@ class CategoricalReader(FeatureReader):
         recode[order.to_numpy()] = np.arange(len(texts), dtype=np.int32)
         return texts.take(order), recode
 
+    def column(self, parts: Sequence[Any]) -> Column:
+        """Return the values of batches as one column, of final codes."""
+        categories, recode = self.final()
+        codes = np.concatenate([np.zeros(0, np.int32), *parts])
+        return Column(self.kind, np.append(recode, np.int32(-1))[codes], categories)
+
 
 class _Vectors(FeatureReader):
     kind = "vector"
@@ -216,6 +228,12 @@ class _Slots(FeatureReader):
             flat = flat.filter(pa.array(~empty))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         return Converted(Lists(offsets, self._values(flat)), left_out=left_out)
+
+    def column(self, parts: Sequence[Any]) -> Column:
+        """Return the lists of batches as one column."""
+        none = np.zeros(1, np.int64)
+        columns = [Column(self.kind, each.values, None, each.offsets) for each in parts]
+        return stacked([Column(self.kind, none[:0], None, none), *columns])
 
     def _values(self, flat: pa.Array) -> Int64Array:
         if pa.types.is_integer(flat.type):

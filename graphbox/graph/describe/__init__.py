@@ -25,16 +25,10 @@ from graphbox.graph.describe.description import (
 )
 from graphbox.graph.describe.features import describe_feature
 from graphbox.graph.describe.histogram import DegreeBin, DegreeHistogram
-from graphbox.graph.describe.parts import (
-    edge_features,
-    has_timestamp,
-    has_weight,
-    node_features,
-    removed_edges,
-)
 from graphbox.graph.describe.problems import find_problems
 from graphbox.graph.ingest.report import DegreeReport
 from graphbox.graph.schema import EdgeType
+from graphbox.graph.snapshot import as_live
 
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
@@ -92,7 +86,7 @@ def _node_type(graph: Graph, node_type: str, counts: NodeCounts) -> NodeTypeDesc
         removed=len(removed),
         isolated=counts.isolated,
         id_type=graph.id_type(node_type),
-        features=tuple(describe_feature(name, rows, removed) for name, rows in node_features(table).items()),
+        features=tuple(describe_feature(name, table.column(name), removed) for name in table.features),
         imported=table.imported,
     )
 
@@ -101,20 +95,18 @@ def _edge_type(graph: Graph, edge_type: EdgeType, counts: EdgeCounts | None) -> 
     num_edges = graph.num_edges(edge_type)
     if counts is None:
         return EdgeTypeDescription(edge_type, num_edges, reverse_of=graph.reverse_type(edge_type))
-    edges = graph.own_edges(edge_type)
+    edges = as_live(graph.own_edges(edge_type))
     source, _, target = edge_type
     return EdgeTypeDescription(
         edge_type,
         num_edges,
-        weight=has_weight(edges),
-        timestamp=has_timestamp(edges),
+        weight="weight" in edges.columns,
+        timestamp="timestamp" in edges.columns,
         self_loops=counts.self_loops,
         duplicate_edges=counts.duplicate_edges,
         in_degree=_degrees(graph, target, counts.into),
         out_degree=_degrees(graph, source, counts.out_of),
-        features=tuple(
-            describe_feature(name, rows, removed_edges(edges)) for name, rows in edge_features(edges).items()
-        ),
+        features=tuple(describe_feature(name, edges.column(name), edges.removed) for name in edges.features),
         imported=graph.imported(edge_type),
     )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from graphbox.errors import FormatError
 from graphbox.graph.describe.histogram import DegreeHistogram
-from graphbox.graph.describe.parts import Lists, in_lists, out_lists
+from graphbox.graph.overlay import MergedLists, merged_lists
 from graphbox.graph.schema import EdgeType, IndexArray, edge_type_text
+from graphbox.graph.snapshot import Direction, as_live
 from graphbox.graph.tables import OwnEdges
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being counted, and how many of how many edges are done."""
 
 _BLOCK_NODES = 1 << 20
+_BLOCK_EDGES = 1 << 20
 # A node of the range that is counted takes a counter, and a flag of whether it has an edge.
 _BYTES_PER_NODE = 4 + 1
 _HUBS = 3
@@ -109,7 +112,7 @@ def count_edges(
     """
     nodes = {node_type: NodeCounts() for node_type in graph.node_types}
     edges = {
-        each: _Counting(each, graph.own_edges(each), graph.num_nodes(each[0]), graph.num_nodes(each[2]))
+        each: _Counting(each, graph.own_edges(each))
         for each in graph.edge_types
         if not graph.is_reverse(each)
     }
@@ -140,39 +143,36 @@ def count_edges(
 class _Counting:
     """The edges of one type while they are counted."""
 
-    def __init__(self, edge_type: EdgeType, edges: OwnEdges, num_sources: int, num_targets: int) -> None:
+    def __init__(self, edge_type: EdgeType, edges: OwnEdges) -> None:
         self.type = edge_type
         self.counts = EdgeCounts()
-        self._num_edges = edges.num_edges
-        self._into = in_lists(edge_type, edges, num_sources)
-        self._out_of = out_lists(edge_type, edges, num_targets)
+        self._table = as_live(edges)
+        self._keeps_out = self._table.base.stored_csr is not None
 
     def num_edges(self, passes: int) -> int:
         """Return how many edges are gone over, where counters take so many passes."""
-        return self._num_edges * (passes if self._out_of is None else 1)
+        return self._table.num_edges * (1 if self._keeps_out else passes)
 
     def count_into(self, low: int, high: int, alone: npt.NDArray[np.bool_]) -> None:
         """Count the degrees of targets ``low`` to ``high - 1``."""
-        _count_lists(self._into, self.counts.into, low, high, alone)
+        self._count_lists("in", self.counts.into, low, high, alone)
 
     def count_out_of(self, low: int, high: int, alone: npt.NDArray[np.bool_], steps: _Steps) -> None:
         """Count the degrees of sources ``low`` to ``high - 1``; with the first ones also all edges."""
         steps.stage = edge_type_text(self.type)
-        if self._out_of is not None:
-            _count_lists(self._out_of, self.counts.out_of, low, high, alone)
+        if self._keeps_out:
+            self._count_lists("out", self.counts.out_of, low, high, alone)
             if low:
                 return
         degrees = None
-        if self._out_of is None:
-            degrees = np.zeros(high - low, np.int32 if self._num_edges < 2**31 else np.int64)
-        for block in self._into.blocks():
+        if not self._keeps_out:
+            degrees = np.zeros(high - low, np.int32 if self._table.num_edges < 2**31 else np.int64)
+        for lists in self._in_lists():
             if degrees is not None:
-                _count_entries(block.entries, low, degrees)
+                _count_entries(lists.indices, low, degrees)
             if low == 0:
-                self.counts.duplicate_edges += block.num_repeated()
-                if self.type[0] == self.type[2]:
-                    self.counts.self_loops += block.num_loops()
-            steps.add(len(block.entries))
+                self._count_pairs(lists)
+            steps.add(len(lists.indices))
         if degrees is None:
             return
         for start in range(0, high - low, _BLOCK_NODES):
@@ -180,23 +180,56 @@ class _Counting:
             self.counts.out_of.add(part, low + start)
             alone[start : start + _BLOCK_NODES] &= part == 0
 
+    def _count_pairs(self, lists: MergedLists) -> None:
+        """Count the edges of some lists that repeat the one before them, or lead from a node to itself."""
+        same_as_before = lists.indices[1:] == lists.indices[:-1]
+        starts = np.cumsum(lists.lengths[:-1])
+        same_as_before[starts[(starts > 0) & (starts < len(lists.indices))] - 1] = False
+        self.counts.duplicate_edges += int(same_as_before.sum())
+        if self.type[0] == self.type[2]:
+            rows = np.arange(lists.first_row, lists.first_row + len(lists.lengths), dtype=lists.indices.dtype)
+            self.counts.self_loops += int((np.repeat(rows, lists.lengths) == lists.indices).sum())
+
+    def _count_lists(
+        self, direction: Direction, side: Side, low: int, high: int, alone: npt.NDArray[np.bool_]
+    ) -> None:
+        for start in range(low, high, _BLOCK_NODES):
+            stop = min(start + _BLOCK_NODES, high)
+            degrees = self._table.degrees(direction, start, stop)
+            if (degrees < 0).any():
+                raise self._damaged("rising offsets")
+            side.add(degrees, start)
+            alone[start - low : stop - low] &= degrees == 0
+
+    def _in_lists(self) -> Iterator[MergedLists]:
+        """Go through the in-neighbours of all targets."""
+        last = self._table.num_sources - 1
+        try:
+            for lists in merged_lists(self._table, "in", _BLOCK_EDGES):
+                if len(lists.indices) and (lists.indices.min() < 0 or lists.indices.max() > last):
+                    raise self._damaged(f"nodes from 0 to {last}")
+                yield lists
+        except FormatError as error:
+            error.where = edge_type_text(self.type)
+            raise
+
+    def _damaged(self, expected: str) -> FormatError:
+        return FormatError(
+            f"expected {expected}, received others: a file is damaged",
+            where=edge_type_text(self.type),
+            hint="`graphbox describe NAME --verify` tells which; import the graph again",
+        )
+
 
 def _count_entries(entries: IndexArray, low: int, degrees: npt.NDArray[Any]) -> None:
     """Count the entries from ``low`` on that there are counters for."""
-    position = entries.astype(np.intp)
-    if low or len(degrees) <= int(position.max(initial=-1)):
-        position -= low
-        position = position[(position >= 0) & (position < len(degrees))]
-    # Exactly these types: NumPy counts them thirty times faster than those it has to convert.
-    np.add.at(degrees, position, degrees.dtype.type(1))
-
-
-def _count_lists(lists: Lists, side: Side, low: int, high: int, alone: npt.NDArray[np.bool_]) -> None:
-    for start in range(low, high, _BLOCK_NODES):
-        stop = min(start + _BLOCK_NODES, high)
-        degrees = lists.degrees(start, stop)
-        side.add(degrees, start)
-        alone[start - low : stop - low] &= degrees == 0
+    for start in range(0, len(entries), _BLOCK_EDGES):  # a hub's list is longer than a block
+        position = entries[start : start + _BLOCK_EDGES].astype(np.intp)
+        if low or len(degrees) <= int(position.max(initial=-1)):
+            position -= low
+            position = position[(position >= 0) & (position < len(degrees))]
+        # Exactly these types: NumPy counts them thirty times faster than those it has to convert.
+        np.add.at(degrees, position, degrees.dtype.type(1))
 
 
 class _Steps:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.graph.columns import Column
+from graphbox.graph.columns import Column, SegmentedColumn
 from graphbox.graph.describe.description import FeatureDescription
-from graphbox.graph.describe.parts import Rows
 from graphbox.graph.schema import Int64Array
 
 _BLOCK_VALUES = 1 << 20
@@ -24,7 +23,7 @@ Array = npt.NDArray[Any]
 class _Present:
     """The rows of a feature, block by block and without those of removed nodes or edges."""
 
-    rows: Rows
+    rows: SegmentedColumn
     removed: Int64Array
 
     def __len__(self) -> int:
@@ -35,6 +34,7 @@ class _Present:
         first = self.rows.read(0, 1).values
         height = max(1, _BLOCK_VALUES // max(1, first.size if self.rows.kind == "vector" else 1))
         for low in range(0, len(self.rows), height):
+            self.rows.release()
             block = self.rows.read(low, min(low + height, len(self.rows)))
             gone = self.removed[slice(*np.searchsorted(self.removed, [low, low + len(block)]))] - low
             if len(gone):
@@ -49,7 +49,9 @@ class _Present:
         return (column.values for column in self.columns())
 
 
-def describe_feature(name: str, rows: Rows, removed: Int64Array | None = None) -> FeatureDescription:
+def describe_feature(
+    name: str, rows: SegmentedColumn, removed: Int64Array | None = None
+) -> FeatureDescription:
     """Return statistics of a feature.
 
     Args:

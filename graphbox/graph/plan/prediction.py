@@ -26,10 +26,11 @@ from graphbox.graph.distinct import Estimate
 from graphbox.graph.ingest.budget import Budget, held_before_bytes
 from graphbox.graph.ingest.checks import check_source
 from graphbox.graph.ingest.demand import Demand
+from graphbox.graph.ingest.rows import open_source
 from graphbox.graph.plan.seconds import working_seconds
 from graphbox.graph.plan.sizes import ImportSizes, Scenario, ids_size_bytes
-from graphbox.graph.schema import EdgeSource, GraphSource, NodeSource, edge_type_text
-from graphbox.graph.source import Table, open_table
+from graphbox.graph.schema import GraphSource, edge_type_text
+from graphbox.graph.source import Table
 from graphbox.graph.survey import GraphSurvey, survey_graph
 from graphbox.graph.survey_ends import Looked
 from graphbox.memory import available_bytes, resident_bytes
@@ -248,19 +249,15 @@ def _opened_tables(source: GraphSource) -> list[Table]:
     Returns:
         Those of the edges.
     """
-
-    def opened(each: NodeSource | EdgeSource, node_type: str | None) -> Table:
-        data = {} if each.data is None else each.data
-        table = open_table(
-            data, format=each.format, has_header=each.has_header, names=each.names, node_type=node_type
-        )
+    nodes = [
+        open_source(each, f"nodes `{name}`", node_type=name)
+        for name, each in source.nodes.items()
+        if each.data is not None
+    ]
+    edges = [open_source(each, f"edges {edge_type_text(each.type)}") for each in source.edges]
+    for table in (*nodes, *edges):
         table.column_names()
-        return table
-
-    for name, nodes in source.nodes.items():
-        if nodes.data is not None:
-            opened(nodes, name)
-    return [opened(edges, None) for edges in source.edges]
+    return edges
 
 
 def _type_plans(source: GraphSource, survey: GraphSurvey, sizes: ImportSizes) -> tuple[TypePlan, ...]:

@@ -1,24 +1,17 @@
-"""Bytes in memory and on disk of an import, by type: what is held, what is spilled, what is written."""
+"""Bytes in memory and on disk of an import, by type: what is held, what is spilled, what is written.
+
+The memory is divided by the code that the import divides it by. Whether ids or edges of a type fit their part
+is told by their size; of what does not fit all is taken to go through the disk, though the import keeps some
+of it in memory.
+"""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-import numpy as np
-
-from graphbox.graph.build_rules import (
-    LEAST_KEPT_BYTES,
-    ROWS_AT_ONCE,
-    EdgeRow,
-    SortedEdges,
-    ids_held_bytes,
-    index_slots,
-    index_width,
-    most_ids,
-)
+from graphbox.graph.build import ids_bytes
 from graphbox.graph.distinct import Estimate
 from graphbox.graph.ingest.budget import Budget, Shares
 from graphbox.graph.schema import EdgeSource, EdgeType, GraphSource
@@ -36,8 +29,15 @@ _BATCHES_AHEAD = 13
 """Batches that stand at once, of the size they have: twelve as in `graphbox.graph.ingest.budget`, and the one
 that is being decoded. So much was measured to stay with the allocators until the end, too."""
 _NUMBER_BYTES = 8
-_BY_SOURCE = EdgeRow(1, 8.0)
-"""Edges that are sorted once more by source have their place among the others along."""
+_KEY_BYTES, _ROW_BYTES = 8, 4
+"""Both ends of an edge that is sorted, and its row in the columns."""
+_SORTING_BYTES, _COLUMN_BYTES = 16 << 20, 2 << 20
+"""What sorting edges takes, however few they are, and each column of them."""
+_SORTED_AT_ONCE = 1 << 20
+_LEAST_KEPT_BYTES = 28 << 20
+"""What the edges of a type that wait in memory count for at least."""
+_NODES_PER_PARTITION = 1 << 16
+_MOST_NARROW_NODES = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,10 @@ class IdsHeld:
     Attributes:
         spilled: whether they do not fit and are joined on the disk.
         held_bytes: held at most.
-        spilled_after: of spilled ids, the share of the ends of edges at which nodes are found, or of the rows
-            of their table, that come before.
     """
 
     spilled: bool
     held_bytes: int
-    spilled_after: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,6 @@ class EdgesHeld:
         runs_bytes: sorted runs on the disk.
         by_source_bytes: the same while they are sorted by source.
         deferred_bytes: what is on the disk of rows that wait, beside the ids at their ends.
-        logged: ends on the disk, by node type.
         waits: whether they wait until all nodes are found.
     """
 
@@ -75,7 +71,6 @@ class EdgesHeld:
     runs_bytes: int
     by_source_bytes: int
     deferred_bytes: int
-    logged: dict[str, int]
     waits: bool
 
     @property
@@ -91,7 +86,7 @@ class ImportSizes:
         source: the graph.
         survey: what its tables are like.
         budget: the memory, divided as the import does.
-        scenario: which of the estimates to count with. With ``low`` ids that may or may not fit do.
+        scenario: which of the estimates to count with.
     """
 
     def __init__(
@@ -142,47 +137,29 @@ class ImportSizes:
     # Ids
 
     def _ids_held(self, name: str, memory_bytes: int) -> IdsHeld:
-        node, count = self._survey.nodes[name], self._nodes(name)
-        wanted = count + self._rows_at_once(name)
-        text_bytes = _text_bytes(node)
-        most = most_ids(memory_bytes, text_bytes)
-        if wanted <= most:
-            return IdsHeld(False, ids_held_bytes(count, memory_bytes, text_bytes))
-        known = max(0, most - (wanted - count)) / max(count, 1)
-        before = known if node.table is not None else _share_of_ends(node, known, self._ends(name))
-        return IdsHeld(True, memory_bytes, before)
-
-    def _rows_at_once(self, name: str) -> int:
-        """Return for how many more ids there must be room though no more come."""
-        if self._scenario == "low" or self._survey.nodes[name].table is not None:
-            return 0
-        ends = []
-        for edges in self._source.edges:
-            table = self._survey.edges[edges.type].table
-            rows = min(table.rows.likely, ROWS_AT_ONCE, int(table.batch_bytes / max(table.row_bytes, 1)))
-            ends.append(rows * edges.type[::2].count(name))
-        return max(ends, default=0)
-
-    def _ends(self, name: str) -> int:
-        return sum(self._rows(edges) * edges.type[::2].count(name) for edges in self._source.edges)
+        count = self._nodes(name)
+        total_bytes = int(count * _text_bytes(self._survey.nodes[name]))
+        if ids_bytes(count, total_bytes, tight=True) > memory_bytes:
+            return IdsHeld(True, memory_bytes)
+        return IdsHeld(False, min(ids_bytes(count, total_bytes), memory_bytes) + count // 8)
 
     def ids_scratch_bytes(self, name: str) -> int:
         """Return what the ids of a node type have on the disk beside their arrays, when they do not fit.
 
-        These are the known ids with their numbers, those met since with their partitions, and the numbers
-        that were found for them.
+        These are the known ids with their numbers, those met at ends of edges with their partitions, and the
+        numbers that were found for them.
         """
-        ids, node = self.ids[name], self._survey.nodes[name]
-        if not ids.spilled:
+        node, count = self._survey.nodes[name], self._nodes(name)
+        if not self.ids[name].spilled:
             return 0
-        met_bytes = _NUMBER_BYTES if node.id_kind == "int64" else 4 + _text_bytes(node)
-        logged = sum(edges.logged.get(name, 0) for edges in self.edges.values())
-        numbered = logged
-        if node.table is not None:
-            numbered = round((1 - ids.spilled_after) * self._nodes(name))
-        known = self._nodes(name) * (_NUMBER_BYTES + met_bytes)
-        rows = numbered if node.table is not None else 0
-        return round(known + (logged + rows) * (met_bytes + 1) + (logged + numbered) * _NUMBER_BYTES)
+        id_bytes = _NUMBER_BYTES if node.id_kind == "int64" else 4 + _text_bytes(node)
+        met = sum(self._rows(edges) * edges.type[::2].count(name) for edges in self._source.edges)
+        rows = 0 if node.table is None else count
+        return round(
+            count * (_NUMBER_BYTES + id_bytes)
+            + (met + rows) * (id_bytes + 1)
+            + (met + (rows or met)) * _NUMBER_BYTES
+        )
 
     # Edges
 
@@ -195,51 +172,30 @@ class ImportSizes:
             most_kept: what they may keep while others are read; None: no others are read after them.
         """
         edge, rows = self._survey.edges[edges.type], self._rows(edges)
-        targets = self._nodes(edges.type[2])
-        read = SortedEdges(rows, _row_of(edges, edge.payload_bytes), edge.largest_share, targets)
-        logged_rows = {name: self._logged_rows(edges, name) for name in edges.type[::2]}
-        deferred = max(logged_rows.values())
+        columns = (edges.weight is not None) + (edges.timestamp is not None) + len(edges.features)
+        held = _sorted_bytes(rows, columns, edge.payload_bytes, edge.hub_share)
+        unknown = [self.ids[name].spilled for name in edges.type[::2]]
         # Edges that find nodes wait until all are found, on the disk where they are too many to be kept.
         waits = any(self._source.nodes[name].data is None for name in edges.type[::2])
-        spills = not read.fit(memory_bytes, replaying=deferred > 0) or 0 < deferred < rows
+        spills = held > memory_bytes
         kept = 0
-        if waits and most_kept is not None and not deferred and not spills:
-            kept = max(LEAST_KEPT_BYTES, read.held_bytes(memory_bytes))
+        if waits and most_kept is not None and not any(unknown) and not spills:
+            kept = max(_LEAST_KEPT_BYTES, held)
             spills = kept > most_kept
-        by_source = SortedEdges(
-            self._of(edge.edges), _BY_SOURCE, edge.largest_share, self._nodes(edges.type[0])
-        )
-        held = read.held_bytes(memory_bytes)
+        by_source, by_source_bytes = self._of(edge.edges), 0
         if edges.csr:
-            held = max(held, by_source.held_bytes(memory_bytes))
-        by_source_spills = edges.csr and not by_source.fit(memory_bytes)
-        one_type = edges.type[0] == edges.type[2]
-        in_memory = [deferred - each for each in logged_rows.values()] if not one_type else []
+            held_by_source = _sorted_bytes(by_source, 1, _NUMBER_BYTES, edge.hub_share)
+            by_source_bytes = by_source * (_KEY_BYTES + _NUMBER_BYTES) * (held_by_source > memory_bytes)
+            held = max(held, held_by_source)
+        numbered_ends = _NUMBER_BYTES * unknown.count(False) if edges.type[0] != edges.type[2] else 0
         return EdgesHeld(
             held_bytes=min(held, memory_bytes),
             kept_bytes=0 if spills else kept,
-            runs_bytes=round(rows * read.row.spilled_bytes) if spills else 0,
-            by_source_bytes=round(by_source.count * _BY_SOURCE.spilled_bytes) if by_source_spills else 0,
-            deferred_bytes=round(deferred * edge.payload_bytes) + _NUMBER_BYTES * sum(in_memory),
-            logged={name: each * edges.type[::2].count(name) for name, each in logged_rows.items()},
+            runs_bytes=round(rows * (_KEY_BYTES + edge.payload_bytes)) if spills else 0,
+            by_source_bytes=by_source_bytes,
+            deferred_bytes=round(rows * (edge.payload_bytes + numbered_ends)) if any(unknown) else 0,
             waits=waits,
         )
-
-    def _logged_rows(self, edges: EdgeSource, name: str) -> int:
-        """Return in how many rows an end of a node type is kept on the disk until its number is known."""
-        ids, rows = self.ids[name], self._rows(edges)
-        if not ids.spilled:
-            return 0
-        if self._source.nodes[name].data is not None:
-            return rows
-        before, total = 0, self._ends(name)
-        for each in self._source.edges:
-            if each.type == edges.type:
-                break
-            before += self._rows(each) * each.type[::2].count(name)
-        here = rows * edges.type[::2].count(name)
-        met = (ids.spilled_after * total - before) / max(here, 1)
-        return round(rows * (1 - min(max(met, 0.0), 1.0)))
 
     # Memory
 
@@ -300,17 +256,17 @@ class ImportSizes:
         edge = self._survey.edges[edges.type]
         count = self._of(edge.edges)
         sources, targets = self._nodes(edges.type[0]), self._nodes(edges.type[2])
-        size = 8 * (targets + 1) + count * (index_width(sources) + edge.payload_bytes)
+        size = 8 * (targets + 1) + count * (_index_width(sources) + edge.payload_bytes)
         arrays = 2 + (edges.weight is not None) + (edges.timestamp is not None) + len(edges.features)
         if edges.csr:
-            size += 8 * (sources + 1) + count * (index_width(targets) + 8)
+            size += 8 * (sources + 1) + count * (_index_width(targets) + 8)
             arrays += 3
         return round(size) + arrays * _HEADER_BYTES
 
 
 def ids_size_bytes(node: NodeSurvey, count: int) -> int:
     """Return the size of the ids of a node type with their index on disk."""
-    size = 8 * count + index_slots(count) * index_width(count) + 2 * _HEADER_BYTES
+    size = 8 * count + _index_slots(count) * _index_width(count) + 2 * _HEADER_BYTES
     if node.id_kind == "string":
         size += 8 + round(count * node.id_bytes) + _HEADER_BYTES
     return size
@@ -320,21 +276,23 @@ def _text_bytes(node: NodeSurvey) -> float:
     return node.id_bytes if node.id_kind == "string" else 0.0
 
 
-def _row_of(edges: EdgeSource, payload_bytes: float) -> EdgeRow:
-    columns = (edges.weight is not None) + (edges.timestamp is not None) + len(edges.features)
-    return EdgeRow(columns, payload_bytes)
+def _index_slots(count: int) -> int:
+    """Return the slots of the hash index of ids: see docs/formats/graph.md, Ids."""
+    bits = 0
+    while count >> bits > _NODES_PER_PARTITION:
+        bits += 1
+    partitions = 1 << bits
+    return 2 * max(1, -(-count // partitions)) * partitions
 
 
-def _share_of_ends(node: NodeSurvey, known: float, ends: int) -> float:
-    """Return the share of the ends of edges at which a share of the nodes has been met."""
-    if node.growth:
-        return float(np.interp(known, np.linspace(0, 1, len(node.growth)), node.growth))
-    # Drawn alike from all nodes, a share of 1 - exp(-x * rate) of them is met in a share x of the ends.
-    share, low, high = node.nodes.likely / max(ends, 1), 1e-9, 1e9
-    while high / low > 1.001:
-        rate = math.sqrt(low * high)
-        if -math.expm1(-rate) / rate > share:
-            low = rate
-        else:
-            high = rate
-    return min(1.0, -math.log1p(known * math.expm1(-low)) / low) if known < 1 else 1.0
+def _index_width(count: int) -> int:
+    """Return the bytes of a node index, or of an entry of the hash index."""
+    return 8 if count > _MOST_NARROW_NODES else 4
+
+
+def _sorted_bytes(count: int, columns: int, payload_bytes: float, hub_share: float) -> int:
+    """Return what edges hold until they are sorted, part by part; those of one target are in one part."""
+    record_bytes = _KEY_BYTES + (_ROW_BYTES if columns else 0)
+    part = max(min(count, _SORTED_AT_ONCE), round(count * hub_share))
+    held = count * (record_bytes + payload_bytes) + 2 * part * record_bytes
+    return round(_SORTING_BYTES + columns * _COLUMN_BYTES + held)

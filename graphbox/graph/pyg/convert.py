@@ -12,7 +12,8 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, missing_extra
 from graphbox.graph.arrays import feature_columns, ids_of
 from graphbox.graph.columns import Column
-from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
+from graphbox.graph.live_rows import LiveRows
+from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.store import DEFAULT_EDGE_TYPE, DEFAULT_NODE_TYPE, Graph
 from graphbox.graph.tables import EdgeTable, NodeTable, edge_table, numbered_nodes
 
@@ -190,7 +191,8 @@ def graph_to_pyg(graph: Graph, *, heterogeneous: bool | None = None) -> Data | H
 def _fill_nodes(store: Any, graph: Graph, node_type: str) -> None:
     import torch
 
-    nodes = _kept_nodes(graph, node_type)
+    rows = LiveRows.of_graph(graph, node_type)
+    nodes = rows.nodes(np.arange(len(rows)))
     store.num_nodes = len(nodes)
     ids = graph.ids(node_type, nodes)
     _put(store, _IDS, ids.tolist() if graph.id_type(node_type) == "string" else torch.from_numpy(ids.copy()))
@@ -203,7 +205,10 @@ def _fill_edges(store: Any, graph: Graph, edge_type: EdgeType) -> None:
 
     csc = graph.csc(edge_type)
     source, target = csc.coo()
-    ends = [_renumbered(graph, edge_type[0], source), _renumbered(graph, edge_type[2], target)]
+    ends = [
+        LiveRows.of_graph(graph, node_type).rows(index)
+        for node_type, index in ((edge_type[0], source), (edge_type[2], target))
+    ]
     _put(store, "edge_index", torch.from_numpy(np.stack(ends)))
     if csc.weight is not None:
         _put(store, _WEIGHT, torch.from_numpy(np.array(csc.weight)))
@@ -211,18 +216,6 @@ def _fill_edges(store: Any, graph: Graph, edge_type: EdgeType) -> None:
         _put(store, _TIMES[0], torch.from_numpy(np.array(csc.timestamp)))
     for name, column in graph.edge_columns(edge_type).items():
         _put_feature(store, name, column if csc.edge_ids is None else column.take(csc.edge_ids))
-
-
-def _kept_nodes(graph: Graph, node_type: str) -> Int64Array:
-    kept = np.ones(graph.num_nodes(node_type), np.bool_)
-    kept[graph.removed_nodes(node_type)] = False
-    return np.flatnonzero(kept)
-
-
-def _renumbered(graph: Graph, node_type: str, index: Int64Array) -> Int64Array:
-    """Return node indices as they are without the removed nodes."""
-    removed = graph.removed_nodes(node_type)
-    return index - np.searchsorted(removed, index) if len(removed) else index
 
 
 def _put_feature(store: Any, name: str, column: Column) -> None:

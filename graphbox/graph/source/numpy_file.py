@@ -6,6 +6,7 @@ import contextlib
 import math
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -50,6 +51,14 @@ class _NumpyTable(Table):
         self.size_bytes = file.size_bytes
         self._file = file
         self._given_names = options.names
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        return read_ahead(self._read(wanted, batch_bytes), depth=1)
+
+    @abstractmethod
+    def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]: ...
 
     @contextlib.contextmanager
     def _readable(self) -> Iterator[None]:
@@ -111,11 +120,6 @@ class NpzTable(_NumpyTable):
         with self._archive() as archive:
             return tuple(name.removesuffix(_SUFFIX) for name in archive.namelist() if name.endswith(_SUFFIX))
 
-    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
-        wanted = check_columns(self.name, columns, self.column_names())
-        return read_ahead(self._read(wanted, batch_bytes), depth=1)
-
     def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]:
         with self._archive() as archive, contextlib.ExitStack() as opened:
             streams = {name: opened.enter_context(archive.open(name + _SUFFIX)) for name in wanted}
@@ -138,9 +142,7 @@ class NpzTable(_NumpyTable):
                 )
             for name, stream in streams.items():
                 if stream.read(1):  # which also makes the archive compare its checksum
-                    raise DataError(
-                        "expected the array to end where its header says", where=self._place(name)
-                    )
+                    raise DataError(_TOO_LONG, where=self._place(name))
 
     def _num_rows(self, headers: dict[str, _Header]) -> int:
         lengths = {name: header.shape[0] for name, header in headers.items()}
@@ -172,11 +174,6 @@ class NpyTable(_NumpyTable):
         """Return the names of the columns, in order."""
         with self._opened() as (_, header):
             return self._names(header)
-
-    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
-        wanted = check_columns(self.name, columns, self.column_names())
-        return read_ahead(self._read(wanted, batch_bytes), depth=1)
 
     def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]:
         with self._opened() as (stream, header):

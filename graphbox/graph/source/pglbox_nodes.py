@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphbox.graph.source.table import MalformedLine
+from graphbox.graph.source.text import MalformedRecord, ParsedBlock
 
 _TAB, _NEWLINE, _RETURN = 9, 10, 13
 _EXAMPLES = 5
@@ -29,41 +29,7 @@ Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Example:
-    """A malformed line of a block: what is wrong, which line from 0, and its text."""
-
-    kind: str
-    line: int
-    text: str
-
-    def at(self, file: str, first_line: int) -> MalformedLine:
-        """Return it with its place, given the line of the file at which the block begins."""
-        return MalformedLine(self.kind, f"{file}:{first_line + self.line}", self.text)
-
-
-@dataclass(frozen=True, eq=False)
-class ParsedNodes:
-    """The rows of one block.
-
-    Attributes:
-        columns: the wanted columns.
-        num_rows: number of rows.
-        num_lines: number of lines of the block.
-        lines: int64 [num_rows], the line of each row, from 0.
-        examples: the first malformed lines of each kind.
-        counts: number of malformed lines by kind.
-    """
-
-    columns: Mapping[str, pa.Array]
-    num_rows: int
-    num_lines: int
-    lines: Int64Array
-    examples: Sequence[Example]
-    counts: Mapping[str, int]
-
-
-def parse_nodes(text: npt.NDArray[np.uint8], node_type: str, columns: Sequence[str]) -> ParsedNodes:
+def parse_nodes(text: npt.NDArray[np.uint8], node_type: str, columns: Sequence[str]) -> ParsedBlock:
     """Parse whole lines.
 
     Args:
@@ -87,7 +53,15 @@ def parse_nodes(text: npt.NDArray[np.uint8], node_type: str, columns: Sequence[s
         if pc.any(empty).as_py():
             ids = pc.if_else(empty, pa.scalar(None, pa.large_string()), ids)
         found["id"] = ids
-    return ParsedNodes(found, len(lines), block.num_lines, lines, problems.examples(), problems.counts())
+    return ParsedBlock(
+        [found[name] for name in columns],
+        rows=len(lines),
+        lines=block.num_lines,
+        jump_rows=np.arange(len(lines)),
+        jump_lines=lines,
+        malformed=problems.examples(),
+        malformed_counts=problems.counts(),
+    )
 
 
 def slots_of(text: npt.NDArray[np.uint8], node_type: str) -> set[str]:
@@ -137,9 +111,9 @@ class _Problems:
     def counts(self) -> dict[str, int]:
         return {kind: len(lines) for kind, lines in self._kinds.items()}
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[MalformedRecord]:
         shown = sorted((int(line), kind) for kind, lines in self._kinds.items() for line in lines[:_EXAMPLES])
-        return [Example(kind, line, self._line(line)) for line, kind in shown]
+        return [MalformedRecord(kind, line, self._line(line)) for line, kind in shown]
 
     def _line(self, line: int) -> str:
         start = 0 if line == 0 else int(self.ends[line - 1]) + 1

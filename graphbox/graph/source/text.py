@@ -29,19 +29,36 @@ _MOST_THREADS = 8
 _BLOCKS_PER_BATCH = 3  # cells take up to about as many times the bytes of their text
 
 
+@dataclass(frozen=True)
+class MalformedRecord:
+    """A malformed record of a block: what is wrong, its line from 0 in the block, and its text."""
+
+    kind: str
+    line: int
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class ParsedBlock:
-    """The rows of a block, and the lines they are from."""
+    """The rows of a block, and the lines they are from.
+
+    Attributes:
+        columns: the wanted columns.
+        rows: number of rows.
+        lines: number of lines.
+        jump_rows: int64, ascending: the rows before which lines are no rows, from 0 ...
+        jump_lines: int64, ... and the line of each, from 0.
+        malformed: the first malformed records of each kind.
+        malformed_counts: number of malformed records by kind.
+    """
 
     columns: list[pa.Array]
     rows: int
     lines: int
     jump_rows: npt.NDArray[np.int64]
     jump_lines: npt.NDArray[np.int64]
-    malformed: Sequence[tuple[int, int, int, bytes]]
-    malformed_counts: tuple[int, ...]
-    offset: int
-    read_bytes: int
+    malformed: Sequence[MalformedRecord]
+    malformed_counts: Mapping[str, int]
 
     def line_of(self, row: int) -> int:
         """Return the line of a row, both counted from 0 in this block."""
@@ -181,19 +198,20 @@ class TextTable(Table):
         start = self._start()
         row, line = start.first_row, start.first_line
         blocks = read_ahead(self._text.blocks(block_bytes, start.offset), depth=1)
-        for parsed in map_in_order(lambda block: self._parse(block, positions, cells), blocks, self._threads):
-            self._remember(_BlockPlace(row, line, parsed.offset), parsed)
+        for block, parsed in map_in_order(
+            lambda block: (block, self._parse(block, positions, cells)), blocks, self._threads
+        ):
+            self._remember(_BlockPlace(row, line, block.offset), parsed)
             yield Batch(
                 dict(zip(wanted, parsed.columns, strict=True)),
                 num_rows=parsed.rows,
                 first_row=row,
-                read_bytes=parsed.read_bytes,
-                malformed=[self._malformed(record, line, cells) for record in parsed.malformed],
-                malformed_counts={
-                    kind: count
-                    for kind, count in zip(_MALFORMED_KINDS, parsed.malformed_counts, strict=True)
-                    if count
-                },
+                read_bytes=block.read_bytes,
+                malformed=[
+                    MalformedLine(record.kind, f"{self.name}:{line + record.line}", record.text)
+                    for record in parsed.malformed
+                ],
+                malformed_counts=parsed.malformed_counts,
             )
             row += parsed.rows
             line += parsed.lines
@@ -208,18 +226,11 @@ class TextTable(Table):
             lines=lines,
             jump_rows=jump_rows,
             jump_lines=jump_lines,
-            malformed=malformed,
-            malformed_counts=counts,
-            offset=block.offset,
-            read_bytes=block.read_bytes,
+            malformed=[_malformed(kind, line, found, start, cells) for kind, line, found, start in malformed],
+            malformed_counts={
+                kind: count for kind, count in zip(_MALFORMED_KINDS, counts, strict=True) if count
+            },
         )
-
-    def _malformed(self, record: tuple[int, int, int, bytes], first_line: int, cells: int) -> MalformedLine:
-        kind, line, found, start = record
-        text = start.decode("utf-8", "backslashreplace").rstrip("\r")
-        if kind == 0:
-            text += f" (expected {cells:,} cells, received {found:,})"
-        return MalformedLine(_MALFORMED_KINDS[kind], f"{self.name}:{first_line + line}", text)
 
     # Places
 
@@ -281,6 +292,13 @@ def _string_array(
 ) -> pa.Array:
     bitmap = None if validity is None else pa.py_buffer(validity)
     return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(data), bitmap, missing)
+
+
+def _malformed(kind: int, line: int, found: int, start: bytes, cells: int) -> MalformedRecord:
+    text = start.decode("utf-8", "backslashreplace").rstrip("\r")
+    if kind == 0:
+        text += f" (expected {cells:,} cells, received {found:,})"
+    return MalformedRecord(_MALFORMED_KINDS[kind], line, text)
 
 
 def _is_number(text: str) -> bool:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.fields import Rows, take_rows
-from graphbox.graph.columns import Column
-from graphbox.graph.live_nodes import stacked
+from graphbox.graph.columns import Column, stacked
 from graphbox.models.click_fields import ClickFields
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.train.view import GraphView
