@@ -31,8 +31,8 @@ from graphbox.config import DeepWalkConfig, GraphNetworkConfig, MemoryConfig, Re
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import GraphView, load_split, make_split, save_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.registry import Assignment, make_trainer
 
 _CHUNK = 1 << 22
 IMPORT_BYTES = 3 << 30

@@ -174,9 +174,9 @@ def budgets_of(name: str, graph: Graph) -> dict[str, int]:
 def train(graph_folder: Path, run_folder: Path, name: str, batches: int, *, in_tiers: bool) -> dict[str, Any]:
     """Train some batches in this process, and return what they took and what was learnt."""
     from graphbox.train import Assignment, GraphView, make_split
+    from graphbox.train.assignment import make_trainer
     from graphbox.train.computing import summing_in_order
     from graphbox.train.memory import TrainingMemory
-    from graphbox.train.registry import make_trainer
 
     graph = Graph.open(graph_folder)
     run = run_of(name, budgets_of(name, graph) if in_tiers else {})

@@ -32,9 +32,9 @@ from graphbox.metrics import RankingQueries, ScoreBlock, evaluate_ranking
 from graphbox.pipeline import run_pipeline
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import GraphView, RecommendSplit
+from graphbox.train.assignment import Assignment
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.recommendation.trainer import RecommendationTrainer
-from graphbox.train.registry import Assignment
 from graphbox.workspace import Workspace
 
 QUERIES = 4096

@@ -31,7 +31,7 @@ from graphbox.pipeline.follow import FolderFeed
 from graphbox.pipeline.stages.import_graph import graph_source
 from graphbox.table import TablePublisher
 from graphbox.train import GraphView
-from graphbox.train.registry import Assignment, make_streaming_trainer
+from graphbox.train.assignment import Assignment, make_streaming_trainer
 from graphbox.train.stream.chunk import Chunk, NewEdges, chunk_of
 from graphbox.train.stream.follow import FollowedModel, follow
 from graphbox.workspace import Workspace

@@ -23,7 +23,7 @@ from graphbox.config import load_config
 from graphbox.pipeline import run_pipeline
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import Assignment, GraphView
-from graphbox.train.registry import make_trainer
+from graphbox.train.assignment import make_trainer
 from graphbox.workspace import Workspace
 
 SOURCE = Path(__file__).parents[1]

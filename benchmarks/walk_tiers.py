@@ -23,8 +23,8 @@ from graphbox.graph import Graph
 from graphbox.native import thread_count
 from graphbox.sample import random_walk
 from graphbox.train import GraphView
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.registry import Assignment, make_trainer
 
 IN_MEMORY = 0.2
 WALKERS = 1 << 18

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from graphbox.pipeline.forgetting import forget as forget
     from graphbox.sample import LinkNeighborLoader as LinkNeighborLoader
     from graphbox.sample import NeighborLoader as NeighborLoader
-    from graphbox.sample import TripleLoader as TripleLoader
     from graphbox.sample import random_walk as random_walk
     from graphbox.sample import sample_neighbors as sample_neighbors
     from graphbox.table import EmbeddingTable as EmbeddingTable
@@ -32,7 +31,6 @@ _MODULE_OF = {
     "GraphboxError": "graphbox.errors",
     "LinkNeighborLoader": "graphbox.sample",
     "NeighborLoader": "graphbox.sample",
-    "TripleLoader": "graphbox.sample",
     "Workspace": "graphbox.workspace",
     "forget": "graphbox.pipeline.forgetting",
     "random_walk": "graphbox.sample",
@@ -47,7 +45,6 @@ __all__ = [
     "GraphboxError",
     "LinkNeighborLoader",
     "NeighborLoader",
-    "TripleLoader",
     "Workspace",
     "__version__",
     "forget",

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from graphbox.config.schema import RunConfig
+    from graphbox.train.assignment import Assignment
     from graphbox.train.plan.counts import GraphCounts
     from graphbox.train.plan.footprint import Footprint
-    from graphbox.train.registry import Assignment
     from graphbox.train.stream.trainer import StreamingTrainer
     from graphbox.train.trainer import Trainer
 

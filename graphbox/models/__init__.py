@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphbox.models.features import FeatureSizes, LearntFeature, NodeFeatures
+from graphbox.models.node_keys import NodeKeys
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
-from graphbox.models.skip_gram import NodeKeys, SkipGram
 
 __all__ = [
     "FeatureSizes",
@@ -12,6 +12,5 @@ __all__ = [
     "NeighborBlock",
     "NodeFeatures",
     "NodeKeys",
-    "SkipGram",
     "TwoTowerSAGE",
 ]

@@ -14,7 +14,6 @@ from graphbox.sample.loader import (
     LoaderOptions,
     NegativeSampling,
     NeighborLoader,
-    TripleLoader,
 )
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.non_edge import NonEdgeSampler
@@ -49,7 +48,6 @@ __all__ = [
     "PprNeighbors",
     "SampleRequest",
     "TierFetch",
-    "TripleLoader",
     "WalkOptions",
     "derived_table_bytes",
     "gather_rows",

@@ -38,8 +38,6 @@ class DeviceFeatures:
             by the host for one copy, for which it must wait. None: what takes less time by ``bandwidths``.
         bandwidths: of the device; None: as if it read all rows from pinned memory faster than a host gathers
             them, and sectors half as fast as long rows.
-        dtype: in which features of floating-point numbers are held and given, such as ``torch.bfloat16``;
-            None: their own.
         num_threads: of the host's gathering.
 
     Raises:
@@ -58,14 +56,13 @@ class DeviceFeatures:
         hbm_bytes: int | None = None,
         misses: Misses | None = None,
         bandwidths: Bandwidths | None = None,
-        dtype: torch.dtype | None = None,
         num_threads: int | None = None,
     ) -> None:
         found = feature_arrays(graph, feature_names(graph, features))
         self._is_categorical = {key: each.is_categorical for key, each in found.items()}
         self._num_nodes = {each: graph.num_nodes(each) for each in graph.node_types}
         self._arrays = DeviceArrays(
-            {key: _blocks_of(each.values, dtype) for key, each in found.items()},
+            {key: RowBlocks.of(as_tensor(each.values)) for key, each in found.items()},
             device,
             hbm_bytes=hbm_bytes,
             misses=misses,
@@ -131,11 +128,3 @@ class DeviceFeatures:
 
         values = self._arrays.rows((node_type, name), nodes)
         return values.to(torch.int64) if self._is_categorical[node_type, name] else values
-
-
-def _blocks_of(values: npt.NDArray[Any], dtype: torch.dtype | None) -> RowBlocks:
-    """Return a feature, of floating-point numbers in a dtype of one's own."""
-    tensor = as_tensor(values)
-    if dtype is None or not tensor.is_floating_point():
-        return RowBlocks.of(tensor)
-    return RowBlocks(tuple(tensor.shape), dtype, lambda first, last: tensor[first:last].to(dtype))

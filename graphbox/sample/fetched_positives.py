@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,11 @@ _ROWS_AT_A_TIME = 1 << 17
 
 
 class FetchedPositives:
-    """The neighbours of the nodes at one end of an edge type, and links beside them.
+    """The out-neighbours of the sources of an edge type, and links beside them.
 
     Args:
         graph: has the edges.
-        edge_type: whose edges.
-        direction: ``out``: queries are sources, their positives targets; ``in``: the other way round. The
-            former takes the CSR on disk.
+        edge_type: whose edges; queries are its sources, their positives its targets.
         links: int64 [2, n]: pairs (query, positive) that need not be edges.
         budget: for lists in memory.
 
@@ -40,19 +38,15 @@ class FetchedPositives:
         self,
         graph: TieredGraph,
         edge_type: EdgeType,
-        direction: Literal["in", "out"],
         links: Int64Array,
         budget: ListBudget,
     ) -> None:
         whole = graph.graph
-        self.num_queries = whole.num_nodes(edge_type[0 if direction == "out" else 2])
-        self.num_items = whole.num_nodes(edge_type[2 if direction == "out" else 0])
+        self.num_queries = whole.num_nodes(edge_type[0])
+        self.num_items = whole.num_nodes(edge_type[2])
         self._name = edge_type_name(edge_type)
         forward = whole.reverse_type(edge_type) if whole.is_reverse(edge_type) else None
-        if forward is not None and direction == "out":
-            self._edges = graph.edges(forward, "in")
-        else:
-            self._edges = graph.edges(edge_type, direction)
+        self._edges = graph.edges(edge_type, "out") if forward is None else graph.edges(forward, "in")
         self._link_rows, self._link_items = np.unique(links, axis=1)
         self._budget = budget
 

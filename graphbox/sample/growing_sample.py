@@ -8,6 +8,7 @@ import torch
 
 from graphbox.errors import DoesNotFitError
 from graphbox.sample.hop_spans_gpu import Frontier
+from graphbox.sample.sampled import SampledEdges, SampledNodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,10 @@ class TypeNodes:
         self.per_hop = [len(seeds)]
         self._positions = positions
         self._added: list[Tensor] = []
-        positions.start(self._names(seeds, None))
+
+    def start(self) -> None:
+        """Give the seeds their positions."""
+        self._positions.start(self._names(self.chunks[0], None))
 
     def insert(self, edges: HopEdges, target: TypeNodes) -> Tensor:
         """Return the positions of the neighbours of ``target``; those that are new belong to the next hop."""
@@ -64,10 +68,9 @@ class TypeNodes:
         self.per_hop.append(len(self.frontier.nodes))
         self._added = []
 
-    @property
-    def tree_chunks(self) -> list[Tensor]:
-        """The tree of each node of ``chunks``; empty: there are none."""
-        return []
+    def sampled(self) -> SampledNodes:
+        """Return the nodes, and the tree of each in a disjoint sample."""
+        return SampledNodes(torch.cat(self.chunks), self.per_hop)
 
     def _names(self, nodes: Tensor, trees: Tensor | None) -> Tensor:  # noqa: ARG002 - trees have some
         """Return what tells nodes apart; ``trees`` None: they are the seeds."""
@@ -75,6 +78,16 @@ class TypeNodes:
 
     def _expand(self, names: Tensor) -> None:
         self.frontier = Frontier(names, names)
+
+
+class PassTypeNodes(TypeNodes):
+    """The nodes of one type in a batch of a pass, whose batches have positions one after the other."""
+
+    def insert(self, edges: HopEdges, target: TypeNodes) -> Tensor:
+        """Return the positions of the neighbours of ``target``; those that are new belong to the next hop."""
+        if not self._added:  # other batches had the positions since
+            self._positions.start(torch.cat(self.chunks))
+        return super().insert(edges, target)
 
 
 class _TypeNodesInTrees(TypeNodes):
@@ -95,9 +108,8 @@ class _TypeNodesInTrees(TypeNodes):
         self.frontier = Frontier(seeds, self._seed_trees << 32, self._seed_trees, times)
         self._tree_chunks = [self._seed_trees]
 
-    @property
-    def tree_chunks(self) -> list[Tensor]:
-        return self._tree_chunks
+    def sampled(self) -> SampledNodes:
+        return super().sampled()._replace(trees=torch.cat(self._tree_chunks))
 
     def _names(self, nodes: Tensor, trees: Tensor | None) -> Tensor:
         of_nodes = self._seed_trees if trees is None else trees
@@ -133,13 +145,15 @@ def seeded_types(
     Raises:
         DoesNotFitError: too many seeds for so many nodes.
     """
-    if not disjoint:
-        return [TypeNodes(*each) for each in zip(seeds, positions, strict=True)]
     types: list[TypeNodes] = []
     trees = sum(map(len, seeds))
     first_tree = 0
     for nodes, its_positions in zip(seeds, positions, strict=True):
-        types.append(_TypeNodesInTrees(nodes, its_positions, first_tree, trees, tree_times))
+        if disjoint:
+            types.append(_TypeNodesInTrees(nodes, its_positions, first_tree, trees, tree_times))
+        else:
+            types.append(TypeNodes(nodes, its_positions))
+        types[-1].start()
         first_tree += len(nodes)
     return types
 
@@ -171,3 +185,9 @@ class RelationEdges:
         self.cols.append(edges.cols)
         self.edge_ids.append(edges.edge_ids)
         self.per_hop.append(len(rows))
+
+    def sampled(self) -> SampledEdges:
+        """Return the edges, with their positions in the adjacency as ids; they keep nothing of the pass."""
+        return SampledEdges(
+            torch.cat(self.rows), torch.cat(self.cols), torch.cat(self.edge_ids), self.per_hop
+        )

@@ -143,7 +143,9 @@ class NegativeSampler:
             return cls.uniform(num_items, seed, known_positives=known)
         name = edge_type_name(chosen)
         items = lists_of(graph, chosen, "in" if end == "target" else "out")
-        degrees = _core.row_degrees(_rows(items, name), thread_count(None))
+        arrays = as_arrays(items, name)
+        rows = (arrays.indptr, arrays.indices, name, arrays.overlay)
+        degrees = _core.row_degrees(rows, thread_count(None))
         return cls(degrees, alpha, seed, known_positives=known)
 
     @property
@@ -174,35 +176,13 @@ class NegativeSampler:
         """Memory in bytes, known positives apart."""
         return self._table.nbytes + (0 if self._weights is None else self._weights.nbytes)
 
-    @overload
-    def sample(
-        self,
-        shape: int | tuple[int, ...],
-        epoch: int = ...,
-        batch: int = ...,
-        num_threads: int | None = ...,
-        kind: Literal["numpy"] = ...,
-    ) -> Int64Array: ...
-
-    @overload
-    def sample(
-        self,
-        shape: int | tuple[int, ...],
-        epoch: int = ...,
-        batch: int = ...,
-        num_threads: int | None = ...,
-        *,
-        kind: Literal["torch"],
-    ) -> torch.Tensor: ...
-
     def sample(
         self,
         shape: int | tuple[int, ...],
         epoch: int = 0,
         batch: int = 0,
         num_threads: int | None = None,
-        kind: Literal["numpy", "torch"] = "numpy",
-    ) -> Int64Array | torch.Tensor:
+    ) -> Int64Array:
         """Return int64 ``shape``, drawn items: for nobody, so no known positives are left out.
 
         The same for equal seed, epoch and batch, whatever the number of threads.
@@ -212,7 +192,6 @@ class NegativeSampler:
             epoch: part of the key of the draws, as the seed.
             batch: part of the key of the draws, as the seed.
             num_threads: None: see :func:`graphbox.native.thread_count`.
-            kind: what to return.
         """
         out = np.empty(shape, dtype=np.int64)
         self._table.sample(
@@ -222,11 +201,7 @@ class NegativeSampler:
             batch_number(batch),
             thread_count(num_threads, "num_threads"),
         )
-        if kind == "numpy":
-            return out
-        import torch
-
-        return torch.from_numpy(out)
+        return out
 
     @overload
     def sample_for(
@@ -349,11 +324,6 @@ def known_positive_rows(adjacency: Adjacency, name: str = _WHERE_KNOWN) -> Known
     """
     arrays = as_arrays(adjacency, name)
     most_parallel_edges(adjacency, arrays, name, thread_count(None))
-    return (arrays.indptr, arrays.indices, name, arrays.overlay)
-
-
-def _rows(adjacency: Adjacency, name: str) -> KnownPositives:
-    arrays = as_arrays(adjacency, name)
     return (arrays.indptr, arrays.indices, name, arrays.overlay)
 
 

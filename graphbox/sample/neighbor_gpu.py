@@ -262,18 +262,7 @@ def sample_hops(
             edges.append(types[relation.source].insert(sampled, target), sampled)
         for each in types:
             each.end_hop()
-    return SampledHops(
-        [
-            SampledNodes(
-                torch.cat(each.chunks), each.per_hop, torch.cat(each.tree_chunks) if disjoint else None
-            )
-            for each in types
-        ],
-        [
-            SampledEdges(torch.cat(each.rows), torch.cat(each.cols), torch.cat(each.edge_ids), each.per_hop)
-            for each in found
-        ],
-    )
+    return SampledHops([each.sampled() for each in types], [each.sampled() for each in found])
 
 
 def sample_device_graph(

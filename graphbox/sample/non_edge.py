@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
-
 import numpy as np
 
 from graphbox import _core
@@ -12,9 +10,6 @@ from graphbox.native import Int64Array, thread_count
 from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name, lists_of
 from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.negative import NegativeSampler, edge_type_of, known_positive_rows
-
-if TYPE_CHECKING:
-    import torch
 
 
 class NonEdgeSampler:
@@ -77,35 +72,13 @@ class NonEdgeSampler:
         self._sources = NegativeSampler(left, 1, seed)
         self._targets = targets
 
-    @overload
-    def sample(
-        self,
-        num_pairs: int,
-        epoch: int = ...,
-        batch: int = ...,
-        num_threads: int | None = ...,
-        kind: Literal["numpy"] = ...,
-    ) -> Int64Array: ...
-
-    @overload
-    def sample(
-        self,
-        num_pairs: int,
-        epoch: int = ...,
-        batch: int = ...,
-        num_threads: int | None = ...,
-        *,
-        kind: Literal["torch"],
-    ) -> torch.Tensor: ...
-
     def sample(
         self,
         num_pairs: int,
         epoch: int = 0,
         batch: int = 0,
         num_threads: int | None = None,
-        kind: Literal["numpy", "torch"] = "numpy",
-    ) -> Any:
+    ) -> Int64Array:
         """Return int64 [2, num_pairs], sources and targets, with replacement.
 
         The same for equal seed, epoch and batch, whatever the number of threads.
@@ -115,15 +88,10 @@ class NonEdgeSampler:
             epoch: part of the key of the draws, as the seed.
             batch: part of the key of the draws, as the seed.
             num_threads: None: see :func:`graphbox.native.thread_count`.
-            kind: what to return.
         """
         pairs = np.empty((2, num_pairs), np.int64)
         pairs[0] = self._sources.sample(num_pairs, epoch, batch, num_threads)
         pairs[1] = self._targets.sample_for(
             pairs[0], 1, epoch, batch, num_threads, exclude_query=self._exclude_loops
         )[:, 0]
-        if kind == "numpy":
-            return pairs
-        import torch
-
-        return torch.from_numpy(pairs)
+        return pairs

@@ -20,6 +20,7 @@ from torch_geometric.sampler import (
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import seed_number
 from graphbox.sample.adjacency import EdgeType, GraphLike
+from graphbox.sample.sampled import HeteroSample, NeighborSample
 from graphbox.sample.sampler import sample_heterogeneous, sample_neighbors
 
 
@@ -124,46 +125,33 @@ class PygNeighborSampler(BaseSampler):  # type: ignore[misc]  # the package has 
                 where="num_neighbors",
                 hint="give the loader its seeds as (node type, indices)",
             )
-        sample = sample_neighbors(
-            self.graph,
-            seeds,
-            self.num_neighbors,
-            replace=self.replace,
-            seed=self.seed,
-            batch=_drawn_number(),
-            num_threads=self.num_threads,
-        )
-        return SamplerOutput(
-            node=sample.nodes,
-            row=sample.row,
-            col=sample.col,
-            edge=sample.edge_ids,
-            batch=None,
-            num_sampled_nodes=sample.num_sampled_nodes,
-            num_sampled_edges=sample.num_sampled_edges,
-            metadata=metadata,
-        )
+        sample = sample_neighbors(self.graph, seeds, self.num_neighbors, **self._options())
+        return SamplerOutput(**_contents(sample), metadata=metadata)
 
     def _heterogeneous(self, seeds: Mapping[str, Tensor], metadata: object) -> HeteroSamplerOutput:
-        sample = sample_heterogeneous(
-            self.graph,
-            seeds,
-            self.num_neighbors,
-            replace=self.replace,
-            seed=self.seed,
-            batch=_drawn_number(),
-            num_threads=self.num_threads,
-        )
-        return HeteroSamplerOutput(
-            node=sample.nodes,
-            row=sample.row,
-            col=sample.col,
-            edge=sample.edge_ids,
-            batch=None,
-            num_sampled_nodes=sample.num_sampled_nodes,
-            num_sampled_edges=sample.num_sampled_edges,
-            metadata=metadata,
-        )
+        sample = sample_heterogeneous(self.graph, seeds, self.num_neighbors, **self._options())
+        return HeteroSamplerOutput(**_contents(sample), metadata=metadata)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "replace": self.replace,
+            "seed": self.seed,
+            "batch": int(torch.randint(2**62, ())),
+            "num_threads": self.num_threads,
+        }
+
+
+def _contents(sample: NeighborSample[Tensor] | HeteroSample[Tensor]) -> dict[str, Any]:
+    """Return what a sample has under the names of PyTorch Geometric's outputs."""
+    return {
+        "node": sample.nodes,
+        "row": sample.row,
+        "col": sample.col,
+        "edge": sample.edge_ids,
+        "batch": None,
+        "num_sampled_nodes": sample.num_sampled_nodes,
+        "num_sampled_edges": sample.num_sampled_edges,
+    }
 
 
 def _seeds(
@@ -176,10 +164,6 @@ def _seeds(
     source_nodes, source_position = torch.unique(sources, return_inverse=True)
     target_nodes, target_position = torch.unique(targets, return_inverse=True)
     return {source_type: source_nodes, target_type: target_nodes}, source_position, target_position
-
-
-def _drawn_number() -> int:
-    return int(torch.randint(2**62, ()))
 
 
 def _refuse_times(time: Tensor | None) -> None:

@@ -8,7 +8,6 @@ disk, for which the host is asked once for each hop of the pass. The samples are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,11 +19,12 @@ from graphbox.native import Int64Array
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_lists import DeviceAdjacency
 from graphbox.sample.disk_lists import DiskLists
+from graphbox.sample.growing_sample import HopEdges, PassTypeNodes, RelationEdges
 from graphbox.sample.hop_spans_gpu import DeviceRelation, Draws, Frontier, find_spans
 from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges, seed_tensors
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
-from graphbox.sample.sampled import HeteroSample, SampledEdges, SampledNodes, hetero_sample
+from graphbox.sample.sampled import HeteroSample, SampledEdges, hetero_sample
 from graphbox.sample.sampling_plan import SampleRequest, SamplingPlan
 
 if TYPE_CHECKING:
@@ -107,46 +107,6 @@ def _on_host(samples: Sequence[HeteroSample[Tensor]]) -> dict[str, list[Int64Arr
     return found
 
 
-class _TypeNodes:
-    """The nodes of one type in the sample of a batch that is being made."""
-
-    def __init__(self, seeds: Tensor) -> None:
-        self.chunks = [seeds]
-        self.first_col = 0
-        self.per_hop = [len(seeds)]
-        self._added: list[Tensor] = []
-
-    @property
-    def frontier(self) -> Tensor:
-        """Nodes that the hop before added."""
-        return self.chunks[-1]
-
-    def insert(self, neighbors: Tensor, positions: NodePositions) -> Tensor:
-        """Return the positions of neighbours; those that are new belong to the next hop."""
-        if not self._added:  # ``positions`` had other batches since
-            positions.start(torch.cat(self.chunks))
-        rows, new_nodes = positions.insert(neighbors)
-        self._added.append(new_nodes)
-        return rows
-
-    def end_hop(self) -> None:
-        """Let the nodes that were added be the frontier."""
-        self.first_col += len(self.frontier)
-        self.chunks.append(torch.cat([self.frontier[:0], *self._added]))
-        self.per_hop.append(len(self.frontier))
-        self._added = []
-
-
-@dataclass(eq=False)
-class _BatchEdges:
-    """The edges of one relation in the sample of a batch that is being made."""
-
-    rows: list[Tensor] = field(default_factory=list)
-    cols: list[Tensor] = field(default_factory=list)
-    positions: list[Tensor] = field(default_factory=list)
-    per_hop: list[int] = field(default_factory=list)
-
-
 class _HopEdges(NamedTuple):
     """The edges of one relation at one hop, of all batches.
 
@@ -172,6 +132,7 @@ class _Pass:
         graph: what is sampled.
         relations: the lists of each edge type, and the numbers of its source and target type.
         seeds: int64, by node type, of each batch.
+        positions: of each node type.
         replace: draw with replacement.
         keys: seed, epoch and number of each batch.
     """
@@ -181,43 +142,45 @@ class _Pass:
         graph: DeviceGraph,
         relations: Sequence[tuple[DiskLists, int, int]],
         seeds: Sequence[Sequence[Tensor]],
+        positions: Sequence[NodePositions],
         *,
         replace: bool,
         keys: Sequence[tuple[int, int, int]],
     ) -> None:
-        self.nodes = [[_TypeNodes(each) for each in batch] for batch in seeds]
-        self.edges = [[_BatchEdges() for _ in relations] for _ in seeds]
+        self.nodes = [
+            [PassTypeNodes(*each) for each in zip(batch, positions, strict=True)] for batch in seeds
+        ]
+        self.edges = [[RelationEdges(graph.device) for _ in relations] for _ in seeds]
         self._graph = graph
         self._relations = relations
         self._replace = replace
         self._keys = keys
 
-    def sample_hop(self, hop: int, wanted: Sequence[int], positions: Sequence[NodePositions]) -> None:
+    def sample_hop(self, hop: int, wanted: Sequence[int]) -> None:
         """Sample a hop of all batches.
 
         Args:
             hop: its number.
             wanted: how many edges of a node, for each relation; -1: all.
-            positions: of each node type.
         """
         found = [self._draw(number, hop, count) for number, count in enumerate(wanted)]
         for batch, types in enumerate(self.nodes):
             for number, (_, source, target) in enumerate(self._relations):
                 edges, drawn = self.edges[batch][number], found[number]
                 part = slice(0, 0) if drawn is None else slice(*drawn.bounds[batch : batch + 2])
-                edges.per_hop.append(part.stop - part.start)
                 if drawn is None or part.start == part.stop:
+                    edges.per_hop.append(0)
                     continue
-                edges.rows.append(types[source].insert(drawn.neighbors[part], positions[source]))
-                edges.cols.append(drawn.owners[part] + (types[target].first_col - drawn.begins[batch]))
-                edges.positions.append(drawn.positions[part])
+                cols = drawn.owners[part] + (types[target].first_col - drawn.begins[batch])
+                of_batch = HopEdges(drawn.neighbors[part], cols, drawn.positions[part])
+                edges.append(types[source].insert(of_batch, types[target]), of_batch)
             for each in types:
                 each.end_hop()
 
     def _draw(self, number: int, hop: int, wanted: int) -> _HopEdges | None:
         """Return the edges of a relation at a hop; None: there are none."""
         lists, _, target = self._relations[number]
-        frontiers = [types[target].frontier for types in self.nodes]
+        frontiers = [types[target].frontier.nodes for types in self.nodes]
         frontier = torch.cat(frontiers)
         if wanted == 0 or len(frontier) == 0:
             return None
@@ -322,31 +285,25 @@ def sample_disk_lists(
         return []
     seeds = [seed_tensors(graph, plan, request) for request in requests]
     keys = [plan.key(request) for request in requests]
-    sampled = _Pass(graph, relations, seeds, replace=replace, keys=keys)
     with graph.reading(), lent_positions(graph) as positions:
+        sampled = _Pass(graph, relations, seeds, positions, replace=replace, keys=keys)
         for hop in range(plan.depth):
-            sampled.sample_hop(hop, [hops[hop] for hops in plan.hops.values()], positions)
+            sampled.sample_hop(hop, [hops[hop] for hops in plan.hops.values()])
     return _samples(sampled, plan, lists)
 
 
 def _samples(sampled: _Pass, plan: SamplingPlan, lists: Sequence[DiskLists]) -> list[HeteroSample[Tensor]]:
     relations: list[list[SampledEdges]] = []  # by edge type, of each batch
     for number, (edge_type, each) in enumerate(zip(plan.hops, lists, strict=True)):
-        own = [edges[number] for edges in sampled.edges]
-        positions = [_whole(edges.positions, sampled) for edges in own]
+        own = [edges[number].sampled() for edges in sampled.edges]
+        positions = [edges.edge_ids for edges in own]
         ids = each.edge_ids(positions)
-        values = {
+        values: dict[str, Any] = {
             name: each.values(name, positions) for name, having in plan.columns.items() if edge_type in having
         }
         relations.append(
             [
-                SampledEdges(
-                    _whole(edges.rows, sampled),
-                    _whole(edges.cols, sampled),
-                    ids[batch],
-                    edges.per_hop,
-                    **{name: parts[batch] for name, parts in values.items()},
-                )
+                edges._replace(edge_ids=ids[batch], **{name: parts[batch] for name, parts in values.items()})
                 for batch, edges in enumerate(own)
             ]
         )
@@ -354,13 +311,8 @@ def _samples(sampled: _Pass, plan: SamplingPlan, lists: Sequence[DiskLists]) -> 
         hetero_sample(
             plan.numbers,
             plan.hops,
-            [SampledNodes(torch.cat(each.chunks), each.per_hop) for each in types],
+            [each.sampled() for each in types],
             [of_batches[batch] for of_batches in relations],
         )
         for batch, types in enumerate(sampled.nodes)
     ]
-
-
-def _whole(parts: Sequence[Tensor], sampled: _Pass) -> Tensor:
-    """Return int64 tensors as one, which keeps nothing else of the pass."""
-    return torch.cat([sampled.nodes[0][0].frontier[:0], *parts])

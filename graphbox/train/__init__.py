@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphbox.train.assignment import Assignment
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, load_network
 from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.sage_encoder import SageEncoder
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.tasks import (
     ClassifySplit,

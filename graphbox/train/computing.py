@@ -71,8 +71,8 @@ def computing_on(device: torch.device, model: str, config: ModelConfig) -> Itera
 def summing_in_order(device: torch.device, *, wanted: bool) -> Iterator[None]:
     """Let operations of torch take the implementations that sum in a fixed order, where they have such.
 
-    On the CPU that is always so: the gradient of ``rows[index]``, where several entries of the index are equal,
-    is otherwise added up in the order in which threads get there.
+    On the CPU that is always so: the gradient of ``rows[index]``, where several entries of the index are
+    equal, is otherwise added up in the order in which threads get there.
 
     Args:
         device: where the model computes.

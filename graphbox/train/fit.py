@@ -16,13 +16,13 @@ from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.launch import TrainingOptions, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
 from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus, check_processes
-from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, load_trained, save_trained

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableModule
+from graphbox.train.assignment import Assignment
 from graphbox.train.matched_weights import matched_weights
 from graphbox.train.memory import table_below
 from graphbox.train.optimization import Optimization, OptimizerSettings, averaged_values
-from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
 

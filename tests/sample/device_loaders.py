@@ -13,7 +13,7 @@ import torch
 
 from graphbox.bandwidth import Bandwidths
 from graphbox.errors import UsageError
-from graphbox.sample import DeviceFeatures, DeviceGraph, LinkNeighborLoader, NeighborLoader, TripleLoader
+from graphbox.sample import DeviceFeatures, DeviceGraph, LinkNeighborLoader, NeighborLoader
 from tests.sample.device_sampling import ONE_TYPE, Lists, TimedCsc, random_csc
 
 NODES = 300
@@ -252,20 +252,6 @@ class DeviceLoaders:
         for batch, expected in batches:
             assert_same_batch(batch, expected, device)
 
-    def test_triples(self, device: torch.device) -> None:
-        graph = Shop()
-        common: dict[str, Any] = {
-            "num_neighbors": [2],
-            "batch_size": 150,
-            "relations": [("user", "buys", "item"), ("item", "like", "item")],
-            "avoid_known_positives": False,
-            "features": (),
-            "output": "torch",
-        }
-        loader = TripleLoader(DeviceGraph(graph, device), **common)
-        for batch, expected in zip(loader, TripleLoader(graph, **common), strict=True):
-            assert_same_batch(batch, expected, device)
-
     def test_epochs_resume(self, device: torch.device) -> None:
         graph = Papers()
         common: dict[str, Any] = {
@@ -297,10 +283,10 @@ class DeviceLoaders:
 
     def test_rows(self, device: torch.device) -> None:
         graph = Papers()
-        features = DeviceFeatures(graph, device, ["x", "year"], dtype=torch.bfloat16)
+        features = DeviceFeatures(graph, device, ["x", "year"])
         nodes = np.array([5, 5, 0, 299])
         x = features.rows("node", "x", nodes)
-        assert torch.equal(x.cpu(), torch.from_numpy(graph.feature("node", "x")[nodes]).bfloat16())
+        assert torch.equal(x.cpu(), torch.from_numpy(graph.feature("node", "x")[nodes]))
         year = features.rows("node", "year", torch.tensor(nodes))
         np.testing.assert_array_equal(year.cpu().numpy(), graph.feature("node", "year")[nodes])
         assert features.rows("node", "x", []).shape == (0, 5)

@@ -12,7 +12,7 @@ from torch_geometric.data import Data, HeteroData
 
 from graphbox.errors import NotFoundError, UnsupportedError, UsageError
 from graphbox.graph import Graph
-from graphbox.sample import LinkNeighborLoader, NeighborLoader, TripleLoader
+from graphbox.sample import LinkNeighborLoader, NeighborLoader
 
 NODES, EDGES = 200, 1500
 BUYS = ("user", "buys", "item")
@@ -63,8 +63,6 @@ def test_batches_have_the_features_of_their_edges(options: dict[str, Any]) -> No
 def test_every_loader_has_them() -> None:
     whole = graph()
     for batch in LinkNeighborLoader(whole, [4, 3], batch_size=300, neg_sampling="binary"):
-        check(batch)
-    for batch in TripleLoader(whole, [4], batch_size=300, num_negatives=2):
         check(batch)
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from graphbox.errors import DataError, UsageError
@@ -49,9 +48,6 @@ def test_shapes_and_faces() -> None:
     assert NegativeSampler.uniform(3).nbytes == 0
     assert sampler.sample((4, 5)).shape == (4, 5)
     assert sampler.sample(0).shape == (0,)
-    tensor = sampler.sample((2, 3), kind="torch")
-    assert tensor.dtype == torch.int64
-    np.testing.assert_array_equal(tensor.numpy(), sampler.sample((2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from graphbox.errors import UsageError
 from graphbox.sample import (
     LoaderOptions,
     NeighborOptions,
-    TripleLoader,
     sample_heterogeneous,
     sample_neighbors,
 )
@@ -75,13 +74,6 @@ def test_wrong_options_are_refused_alike(options: dict[str, Any], message: str) 
     for loader in (NeighborLoader, LinkNeighborLoader):
         with pytest.raises(UsageError, match=message):
             loader(graph(), [1], **options)
-
-
-def test_triples_have_no_trees() -> None:
-    for options in ({"disjoint": True}, {"temporal_strategy": "last"}):
-        wrong: Any = options
-        with pytest.raises(UsageError, match="the loader has no such argument"):
-            TripleLoader(graph(), [1], **wrong)
 
 
 def test_weights_count_where_there_are_some() -> None:

@@ -1,4 +1,4 @@
-"""Loaders of links and triples over a graph on disk: the batches of the graph in memory."""
+"""Loaders of links over a graph on disk: the batches of the graph in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from graphbox.errors import DataError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tiered_graph import TieredGraph
-from graphbox.sample import LinkNeighborLoader, TripleLoader
+from graphbox.sample import LinkNeighborLoader
 from graphbox.sample.loader.tiered import TieredStages
 from tests.graph.test_tiered_graph import TO, change, make_graph
 from tests.sample.test_tiered_choices import LATEST, save_with_csr, shop
@@ -125,32 +125,10 @@ def test_known_positives_must_be_on_disk(tmp_path: Path) -> None:
     avoid: dict[str, Any] = {"neg_sampling": "triplet", "avoid_known_positives": True}
     with pytest.raises(NotFoundError, match="no out-neighbours on disk"):
         link_loader(graph.tiered(), links, **avoid)
-    with pytest.raises(NotFoundError, match="no out-neighbours on disk"):
-        TripleLoader(graph.tiered(), [2])
-    assert len(TripleLoader(graph.tiered(), [2], corrupt="head", batch_size=500)) > 1
     Graph.from_coo([0, 0, 1, 1], [0, 1, 0, 1]).save(tmp_path / "full")
     full = save_with_csr(Graph.open(tmp_path / "full"), tmp_path / "csr").tiered()
     with pytest.raises(DataError, match="edges join all"):
         link_loader(full, np.array([[0], [1]]), neg_sampling="binary", avoid_known_positives=True)
-
-
-@pytest.mark.parametrize("avoid", [False, True])
-def test_triples_and_their_corruptions(tmp_path: Path, avoid: bool) -> None:
-    graph = shop(tmp_path / "graph", 5, csr=True)
-
-    def triples(of: Graph | TieredGraph, **options: Any) -> TripleLoader:
-        own: dict[str, Any] = {"batch_size": 300, "shuffle": True, "output": "numpy", "seed": 8} | options
-        return TripleLoader(of, own.pop("num_neighbors", [4, 2]), avoid_known_positives=avoid, **own)
-
-    tiered = graph.tiered(topology_bytes=20_000, pass_bytes=4 << 20)
-    ways: list[dict[str, Any]] = [
-        {"num_negatives": 3},
-        {"corrupt": "tail", "replace": True},
-        {"num_neighbors": [0]},
-        {"pass_batches": 2, "exclude_seed_edges": False, "weight_attr": "weight"},
-    ]
-    for way in ways:
-        check_same(triples(tiered, **way), triples(graph, **way))
 
 
 def test_pyg_batches_and_resuming(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable, ProcessGroup
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.train import GraphView, load_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.fit import fit_in_process
 from graphbox.train.launch import TrainingOptions
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.registry import Assignment, make_trainer
 from tests.table.distributed_processes import serve_checks
 
 Learnt = dict[str, NDArray[Any]]

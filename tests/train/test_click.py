@@ -27,12 +27,13 @@ from graphbox.train import (
     load_trained,
     make_split,
 )
+from graphbox.train.assignment import Assignment, make_streaming_trainer, make_trainer
 from graphbox.train.click.rows import BLOCK_ROWS, LogRows, ShuffledBatches
 from graphbox.train.click.trainer import ClickTrainer
-from graphbox.train.registry import Assignment, make_streaming_trainer, make_trainer
 from graphbox.train.seeded import seed_of
-from graphbox.train.stream import Chunk, score_then_learn
+from graphbox.train.stream import Chunk
 from graphbox.train.tasks import FOLDS, ClickSplit
+from tests.train.chunk_by_chunk import score_then_learn
 
 ROWS = 1200
 KINDS = ("deepfm", "dcn", "wide_and_deep")

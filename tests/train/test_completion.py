@@ -26,11 +26,11 @@ from graphbox.train import (
     make_split,
     save_split,
 )
+from graphbox.train.assignment import Assignment
 from graphbox.train.completion.baselines import popular_scores, rule_scores
 from graphbox.train.completion.evaluation import rank_triples
 from graphbox.train.completion.queries import DirectedQueries, answers_of
 from graphbox.train.completion.trainer import CompletionTrainer
-from graphbox.train.registry import Assignment
 from tests.train.atlas import PLACES, Triple, build_atlas, facts, place, write_triples
 
 KINDS = ("distmult", "complex", "transe", "rotate")

@@ -31,9 +31,9 @@ from graphbox.sample import DeviceGraph
 from graphbox.sample.resident_lists import ResidentStatistics
 from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
+from graphbox.train.assignment import Assignment
 from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import Optimization
-from graphbox.train.registry import Assignment
 from graphbox.train.transfer import place_of
 from graphbox.train.walks.skip_gram import SkipGramTrainer
 from tests.train.atlas import build_atlas

@@ -14,9 +14,9 @@ from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, Recommen
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
 from graphbox.train import GraphView, LinkSplit, RecommendSplit, evaluate_baselines, fit, make_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.evaluate import evaluate_trained
 from graphbox.train.network.links import GraphLinkTrainer
-from graphbox.train.registry import Assignment, make_trainer
 from tests.train.shop import USERS, build_shop
 
 LINKS = PredictLinksTaskConfig(

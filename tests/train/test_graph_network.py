@@ -18,12 +18,12 @@ from graphbox.graph.ingest import import_graph
 from graphbox.models.graph_layers import LAYER_KINDS
 from graphbox.sample import sample_heterogeneous
 from graphbox.train import ClassifySplit, fit
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.evaluate import evaluate_logits
 from graphbox.train.network.classify import GraphNetworkTrainer
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.merged_graph import merged_graph
 from graphbox.train.network.node_data import node_data
-from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.seeded import seed_of, seeded
 from graphbox.train.view import GraphView
 from tests.train.conftest import write

@@ -20,13 +20,13 @@ from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.snapshot import as_live
 from graphbox.train import GraphView, LinkSplit, RecommendSplit, fit, load_split, make_split, save_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.links import GraphLinkTrainer
 from graphbox.train.recommendation import held_out_links
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import known_links_of
 from graphbox.train.recommendation.queries import ranking_queries, validation_queries
-from graphbox.train.registry import Assignment, make_trainer
 from tests.train.shop import build_shop
 
 LINKS = PredictLinksTaskConfig(

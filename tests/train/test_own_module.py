@@ -20,9 +20,9 @@ from graphbox.errors import GraphboxError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.delta import remove
 from graphbox.train import Assignment, GraphView, TrainedModel, fit, make_split
+from graphbox.train.assignment import make_trainer
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
 from graphbox.train.own_module.trainer import OwnLinkModel
-from graphbox.train.registry import make_trainer
 from tests.train.shop import build_shop
 
 MODULE = "tests.train.own_modules"

@@ -25,8 +25,8 @@ from graphbox.train import (
     load_trained,
     make_split,
 )
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.recommendation.pinsage import PinSageTrainer
-from graphbox.train.registry import Assignment, make_trainer
 from tests.train.atlas import build_atlas
 from tests.train.shop import ITEMS, USERS, build_shop
 

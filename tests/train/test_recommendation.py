@@ -22,8 +22,8 @@ from graphbox.train import (
     load_trained,
     make_split,
 )
+from graphbox.train.assignment import Assignment
 from graphbox.train.recommendation.trainer import RecommendationTrainer
-from graphbox.train.registry import Assignment
 from tests.train.shop import ITEMS, USERS, build_shop
 
 Config = LightGCNConfig | MatrixFactorizationConfig

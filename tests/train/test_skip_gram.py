@@ -14,19 +14,20 @@ from graphbox.config import DeepWalkConfig, LineConfig, Metapath2VecConfig, Mode
 from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.errors import DataError, GraphboxError, UsageError
 from graphbox.graph import Graph
-from graphbox.models import SkipGram
 from graphbox.sample import NegativeSampler, keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.table import CountAdmission, EmbeddingTable
 from graphbox.train import GraphView, embed
-from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.walks.one_type import one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer
 from graphbox.train.walks.sources import EdgeSource, MetapathSource, OneTypeSource, WalkSource
+from tests.train.torch_skip_gram import SkipGram
 
 METAPATHS = (
     (("item", "needs", "item"), ("item", "needs_back", "item")),
     (("item", "tagged", "tag"), ("tag", "tags", "item")),
 )
+
 LEARNING = NegativeSamplingSection(negatives=21, negative_weight=3.0, learning_rate=0.3)
 
 

@@ -18,8 +18,8 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.table import EmbeddingTable
 from graphbox.train import GraphView, embed
+from graphbox.train.assignment import Assignment
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.registry import Assignment
 from graphbox.train.walks import sources
 from graphbox.train.walks.line import LineTrainer, make_line_trainer
 from graphbox.train.walks.one_type import one_type_graph

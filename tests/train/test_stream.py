@@ -17,11 +17,12 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.chunks import ChunkLabel, begin_stream, stream_of
 from graphbox.graph.delta import append
 from graphbox.train import GraphView
-from graphbox.train.registry import Assignment, make_streaming_trainer
-from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer, score_then_learn
+from graphbox.train.assignment import Assignment, make_streaming_trainer
+from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.stream.chunk import chunk_of
 from graphbox.train.stream.factorization import StreamingFactorization
 from graphbox.train.stream.progressive import RunningScores, chunk_figures
+from tests.train.chunk_by_chunk import score_then_learn
 from tests.train.purchases import purchases
 
 BUYS = ("user", "buys", "item")

@@ -11,10 +11,11 @@ from graphbox.config import DeepWalkConfig, Node2VecConfig
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
 from graphbox.train import GraphView
-from graphbox.train.registry import Assignment, make_streaming_trainer
-from graphbox.train.stream import Chunk, score_then_learn
+from graphbox.train.assignment import Assignment, make_streaming_trainer
+from graphbox.train.stream import Chunk
 from graphbox.train.stream.progressive import chunk_figures
 from graphbox.train.stream.walks import InterleavedKeys, StreamingWalks
+from tests.train.chunk_by_chunk import score_then_learn
 from tests.train.test_stream import BUYS, chunks_in
 
 CONFIG = DeepWalkConfig(

@@ -14,11 +14,12 @@ from graphbox.config import PredictLinksTaskConfig, RecommendTaskConfig, Tempora
 from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import GraphView, LinkSplit, TrainedModel, fit, load_trained, make_split, torch_trainer
+from graphbox.train.assignment import Assignment
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
-from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
-from graphbox.train.stream import Chunk, NewEdges, score_then_learn
+from graphbox.train.stream import Chunk, NewEdges
 from graphbox.train.temporal.trainer import TemporalTrainer
+from tests.train.chunk_by_chunk import score_then_learn
 from tests.train.letters import stream_graph, stream_task
 from tests.train.shop import build_shop
 

@@ -21,8 +21,8 @@ from graphbox.errors import UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, make_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.recommendation.sage import SageTrainer
-from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.tasks import pair_keys
 from graphbox.train.trainer import EmbeddingTrainer
 

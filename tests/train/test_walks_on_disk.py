@@ -25,10 +25,10 @@ from graphbox.errors import DataError, InterruptedRunError, UnsupportedError, Us
 from graphbox.graph import Graph
 from graphbox.graph.written_lists import Entries, write_lists
 from graphbox.train import GraphView, fit, make_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.footprint import footprint_of
-from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.walks.on_disk import ListFolder, one_type_on_disk
 from graphbox.train.walks.one_type import one_type_graph
 from tests.graph.test_tiered_graph import change, make_graph

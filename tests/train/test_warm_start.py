@@ -20,10 +20,10 @@ from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
 from graphbox.train import GraphView, TrainedModel, fit, load_outcome, make_split
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.checkpoint import CheckpointStore
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.model_description import ModelDescription
-from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.trainer import Trainer
 from graphbox.train.warm_start import WarmStart, start_from
 from tests.train.market import build_market

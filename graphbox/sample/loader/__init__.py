@@ -10,7 +10,6 @@ from graphbox.sample.loader.link_loader import LinkNeighborLoader
 from graphbox.sample.loader.negatives import NegativeSampling
 from graphbox.sample.loader.neighbor_loader import NeighborLoader
 from graphbox.sample.loader.options import LoaderOptions
-from graphbox.sample.loader.triple_loader import TripleLoader
 
 __all__ = [
     "Batch",
@@ -19,5 +18,4 @@ __all__ = [
     "NegativeSampling",
     "NeighborLoader",
     "NodeSeeds",
-    "TripleLoader",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +33,7 @@ from graphbox.sample.loader.options import LoaderOptions
 from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.sample.loader.stages import (
+    Features,
     FetchStage,
     MemoryStages,
     Neighborhood,
@@ -288,16 +289,27 @@ class Loader(ABC):
     def _make_pass(self, order: Int64Array, epoch: int, first: int, number: int) -> list[Any]:
         numbers = self._numbers(first, number)
         drawn = [self._draw(self._chosen(order, batch), epoch, batch) for batch in numbers]
-        made = []
         with self._making():
             with self._sampling():
                 samples = self._sampler.sample([each.request for each in drawn])
-            samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
-            with self._fetching(samples):
-                features = self._fetch.fetch(samples)
-                for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
-                    edges = self._edge_features.fetch(sample)
-                    made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds, edges)))
+            return self._batches(epoch, numbers, drawn, samples, [{} for _ in numbers])
+
+    def _batches(
+        self,
+        epoch: int,
+        numbers: range,
+        drawn: Sequence[Drawn],
+        samples: Sequence[HeteroSample[Any]],
+        read: Sequence[Features],
+    ) -> list[Any]:
+        """Return batches that were sampled as they are handed out; ``read`` are features that are there."""
+        samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
+        made = []
+        with self._fetching(samples):
+            fetched = self._fetch.fetch(samples)
+            for batch, each, sample, own, rows in zip(numbers, drawn, samples, read, fetched, strict=True):
+                edges = self._edge_features.fetch(sample)
+                made.append(self._finished(Batch(epoch, batch, sample, own | rows, each.seeds, edges)))
         if self._device_pass is not None:
             self._device_pass.count(len(made), is_last=numbers[-1] + 1 == len(self))
         return made
@@ -330,15 +342,9 @@ class Loader(ABC):
 
         with closing(stages.batches(requests())) as batches:
             for batch, (sample, rows) in enumerate(batches, first):
-                request = drawn.popleft()
-                labelled = request.labelled(sample)
-                with self._making(), self._fetching(labelled):
-                    features = rows | self._fetch.fetch([sample])[0]
-                    edges = self._edge_features.fetch(labelled)
-                    made = self._finished(Batch(epoch, batch, labelled, features, request.seeds, edges))
-                if self._device_pass is not None:
-                    self._device_pass.count(1, is_last=batch + 1 == len(self))
-                yield made
+                with self._making():
+                    made = self._batches(epoch, range(batch, batch + 1), [drawn.popleft()], [sample], [rows])
+                yield from made
 
     def _next_of(self, stream: Generator[Any, None, None], batch: int) -> list[Any]:
         made = [next(stream)]

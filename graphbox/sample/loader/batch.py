@@ -94,41 +94,6 @@ class LinkSeeds(Generic[Array]):
 
 
 @dataclass(frozen=True, slots=True)
-class TripleSeeds(Generic[Array]):
-    """Seeds that are triples: their entities and those of corrupted ones are the first nodes of the batch.
-
-    Attributes:
-        input_id: int64 [s], positions of the triples in the loader's ``triples``.
-        head_index: int64 [s], positions of the heads in the batch's nodes of their type.
-        rel_type: int64 [s], relation numbers.
-        tail_index: int64 [s], positions of the tails.
-        neg_head_index: int64 [s, negatives], positions of entities in place of the heads, or None.
-        neg_tail_index: int64 [s, negatives], positions of entities in place of the tails, or None.
-    """
-
-    input_id: Array
-    head_index: Array
-    rel_type: Array
-    tail_index: Array
-    neg_head_index: Array | None = None
-    neg_tail_index: Array | None = None
-
-    def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
-        """Give each attribute: it belongs to the batch as a whole (None), its name, its value."""
-        for name in (
-            "input_id",
-            "head_index",
-            "rel_type",
-            "tail_index",
-            "neg_head_index",
-            "neg_tail_index",
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                yield None, name, value
-
-
-@dataclass(frozen=True, slots=True)
 class Batch(Generic[Array]):
     """A batch as plain arrays: NumPy arrays or torch tensors.
 
@@ -138,7 +103,7 @@ class Batch(Generic[Array]):
         sample: the sampled subgraph, by node type and edge type.
         features: rows of ``sample.nodes`` by node type and name. Of slots the values of all rows under their
             name, and int64 [n + 1] offsets under ``name_ptr``.
-        seeds: what the seeds are: :class:`NodeSeeds`, :class:`LinkSeeds` or :class:`TripleSeeds`.
+        seeds: what the seeds are: :class:`NodeSeeds` or :class:`LinkSeeds`.
         edge_features: rows of the sampled edges by edge type and name, like ``features``.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -57,15 +57,6 @@ def leaking_types(
                 where="exclude_seed_edges",
             )
     return tuple(asked)
-
-
-def merged(parts: Iterable[Mapping[EdgeType, ExcludedEdges] | None]) -> dict[EdgeType, ExcludedEdges] | None:
-    """Return the edges of several parts, which have no groups, together."""
-    indices: dict[EdgeType, list[Int64Array]] = {}
-    for part in parts:
-        for edge_type, edges in (part or {}).items():
-            indices.setdefault(edge_type, []).append(edges.edge_index)
-    return {each: ExcludedEdges(np.concatenate(found, axis=1)) for each, found in indices.items()} or None
 
 
 def excluded_links(

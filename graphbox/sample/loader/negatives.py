@@ -133,7 +133,7 @@ class LinkNegatives:
         of_pairs = known is not None and sampling.mode == "binary" and alike and not removed
         if known is not None and is_tiered(graph):
             self.fetched_lists = ListBudget.of(graph)
-            positives = FetchedPositives(graph, edge_type, "out", known, self.fetched_lists)
+            positives = FetchedPositives(graph, edge_type, known, self.fetched_lists)
             if of_pairs:
                 name = edge_type_name(edge_type)
                 self._pairs = NonEdgeSampler.of_positives(
@@ -146,8 +146,8 @@ class LinkNegatives:
                 self._pairs = NonEdgeSampler(with_known, edge_type, seed)
         other_seed = (seed + _SOURCE_SEED) % 2**64
         src_weight, dst_weight = sampling.src_weight, sampling.dst_weight
-        self._sources = node_sampler(whole, source, other_seed, None, src_weight, "src_weight")
-        self._targets = node_sampler(whole, target, seed, positives, dst_weight, "dst_weight")
+        self._sources = _node_sampler(whole, source, other_seed, None, src_weight, "src_weight")
+        self._targets = _node_sampler(whole, target, seed, positives, dst_weight, "dst_weight")
 
     def pairs(self, links: int, epoch: int, batch: int) -> Int64Array:
         """Return negatives of mode ``binary`` for this many links: int64 [2, negatives]."""
@@ -170,7 +170,7 @@ class LinkNegatives:
         return self._targets.sample_for(sources, amount, epoch, batch, 1, exclude_query=self._exclude_loops)
 
 
-def node_sampler(
+def _node_sampler(
     graph: GraphLike,
     node_type: str,
     seed: int,
@@ -213,7 +213,7 @@ class _WithLinks:
     def __init__(self, graph: GraphLike, edge_type: EdgeType, links: Int64Array) -> None:
         self._graph = graph
         self._edge_type = edge_type
-        self._rows = with_links(graph.csr(edge_type), links)
+        self._rows = _with_links(graph.csr(edge_type), links)
 
     @property
     def node_types(self) -> Sequence[str]:
@@ -233,7 +233,7 @@ class _WithLinks:
         return self._rows if edge_type == self._edge_type else self._graph.csr(edge_type)
 
 
-def with_links(rows: Adjacency, links: Int64Array) -> Adjacency:
+def _with_links(rows: Adjacency, links: Int64Array) -> Adjacency:
     """Return ascending rows with the links (row, neighbour) added that they do not have; copied only then."""
     if not links.size:
         return rows

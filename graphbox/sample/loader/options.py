@@ -95,19 +95,18 @@ class LoaderOptions:
 
 
 def split_keywords(
-    keywords: Mapping[str, Any], own: Mapping[str, Any], without: tuple[str, ...] = ()
+    keywords: Mapping[str, Any], own: Mapping[str, Any]
 ) -> tuple[NeighborOptions, LoaderOptions]:
     """Return the options that a loader got as keyword arguments.
 
     Args:
         keywords: as given.
         own: the loader's other arguments by name, for messages.
-        without: options that this loader does not have.
 
     Raises:
         UsageError: an argument that the loader does not have, with what to give instead; or a wrong option.
     """
-    of_neighbors = [each.name for each in fields(NeighborOptions) if each.name not in without]
+    of_neighbors = [each.name for each in fields(NeighborOptions)]
     of_loaders = [each.name for each in fields(LoaderOptions)]
     known = {*of_neighbors, *of_loaders}
     own_names = [name for name in own if name not in ("options", "return")]

@@ -20,6 +20,7 @@ from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_t
 from graphbox.models.click_network import ClickNetwork
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableModule
+from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.click.labels import ClickLabel
 from graphbox.train.click.model import (
@@ -33,7 +34,6 @@ from graphbox.train.click.model import (
 from graphbox.train.click.rows import LogRows, ShuffledBatches
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer

@@ -23,13 +23,13 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import DeviceTriples, TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.optimization import OptimizerSettings
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seed_of
 from graphbox.train.tasks import CompleteSplit

@@ -14,12 +14,12 @@ from graphbox.config import GraphNetworkConfig
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
+from graphbox.train.assignment import Assignment
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.links import GraphLinkTrainer
 from graphbox.train.network.trained_network import ClassHead
 from graphbox.train.network.trainer import NetworkTrainer
-from graphbox.train.registry import Assignment
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on

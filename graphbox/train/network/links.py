@@ -26,6 +26,7 @@ from graphbox.sample import Batch
 from graphbox.sample.loader.assemble import as_torch
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
+from graphbox.train.assignment import Assignment
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.losses import info_nce, sigmoid
 from graphbox.train.mapped_arrays import gathered
@@ -36,7 +37,6 @@ from graphbox.train.recommendation.candidates import Candidates, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.known_links import KNOWN_LINKS_SHARE, known_links_of
 from graphbox.train.recommendation.validation import TowerValidation
-from graphbox.train.registry import Assignment
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.tasks.recommend import blocks_of
 from graphbox.train.trained import TrainedModel

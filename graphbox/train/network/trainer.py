@@ -21,6 +21,7 @@ from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.sample import DeviceGraph
 from graphbox.sample.loader.options import LoaderKeywords
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.import_path import import_by_path
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.graph import NetworkGraph
@@ -30,7 +31,6 @@ from graphbox.train.network.node_data import node_data
 from graphbox.train.network.trained_network import ClassHead, Head, RowsOfTable, TrainedNetwork, network_shape
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer

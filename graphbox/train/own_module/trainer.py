@@ -26,13 +26,13 @@ from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import LinkNeighborLoader, NegativeSampling, NeighborLoader
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.import_path import import_by_path
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.own_module.calls import OwnCode
 from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.validation import TowerValidation
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit

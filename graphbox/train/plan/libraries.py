@@ -14,7 +14,7 @@ from typing import Self
 from graphbox.config import model_kind
 from graphbox.errors import BackendMissingError, TimeLimitError
 from graphbox.memory import mapped_bytes, resident_bytes
-from graphbox.train.registry import trainer_of
+from graphbox.train.assignment import trainer_of
 
 _PIPELINE = (
     "graphbox.cli.app",

@@ -30,9 +30,10 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import edge_type_text
 from graphbox.models.graph_inputs import NodeBatch, NodeInputs, input_modules
-from graphbox.models.skip_gram import NodeKeys
+from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import ppr_neighbors
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import hinge
 from graphbox.train.network.learnt_names import feature_categories, feature_inputs
@@ -42,7 +43,6 @@ from graphbox.train.recommendation.candidates import Candidates, Cells, columns_
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.queries import in_degree, known_links
 from graphbox.train.recommendation.validation import TowerValidation
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seed_of, seeded
 from graphbox.train.tasks import RecommendSplit

@@ -28,6 +28,7 @@ from graphbox.models.sage import TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation
 from graphbox.sample.device_arrays import RowBlocks
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
@@ -45,7 +46,6 @@ from graphbox.train.recommendation.pretrained import PretrainedTrainer
 from graphbox.train.recommendation.queries import in_degree
 from graphbox.train.recommendation.sage_encoder import NeighborTables, SageEncoder, encode_nodes
 from graphbox.train.recommendation.validation import TowerValidation
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.torch_trainer import TorchTrainer

@@ -26,13 +26,13 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
 from graphbox.train.recommendation.queries import known_answers
 from graphbox.train.recommendation.validation import TowerValidation
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seed_of
 from graphbox.train.tasks import RecommendSplit

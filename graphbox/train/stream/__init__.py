@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from graphbox.train.stream.chunk import Chunk, NewEdges
-from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer, score_then_learn
+from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 
-__all__ = ["Chunk", "ChunkScores", "NewEdges", "StreamingTrainer", "score_then_learn"]
+__all__ = ["Chunk", "ChunkScores", "NewEdges", "StreamingTrainer"]

@@ -26,10 +26,10 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.losses import bpr, info_nce
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges

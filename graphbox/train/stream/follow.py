@@ -13,11 +13,11 @@ from graphbox.config import ModelConfig, TaskConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 from graphbox.table import Expiry, TablePublisher
+from graphbox.train.assignment import Assignment, make_streaming_trainer
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.fit import torch_threads
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.registry import Assignment, make_streaming_trainer
 from graphbox.train.stream.epochs import ChunkEpochs
 from graphbox.train.stream.feed import ChunkFeed, WaitCallback
 from graphbox.train.tracking.trackers import Tracker

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from graphbox.graph import Graph
 from graphbox.table import TablePublisher
 from graphbox.table.manifest import ServingValues
+from graphbox.train.assignment import Assignment, make_streaming_trainer
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
-from graphbox.train.registry import Assignment, make_streaming_trainer
 from graphbox.train.stream.epochs import STREAM_STATE
 from graphbox.train.stream.follow import FollowedModel
 from graphbox.train.view import GraphView

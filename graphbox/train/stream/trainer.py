@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.errors import GraphboxError, UsageError
+from graphbox.errors import UsageError
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.trainer import Trainer
 
@@ -82,26 +82,3 @@ class StreamingTrainer(Trainer):
     def served_parameters(self) -> Mapping[str, Tensor]:
         """Return the parameters that serving needs besides the tables, by name."""
         return {}
-
-
-def score_then_learn(
-    trainer: StreamingTrainer, chunks: Iterable[Chunk]
-) -> Iterator[tuple[Chunk, ChunkScores | None]]:
-    """Take a trainer through chunks in memory, without checkpoints: for experiments and tests.
-
-    Yields:
-        Each chunk, with what the model said of it before it learnt from it.
-
-    Raises:
-        GraphboxError: the loss is no longer a finite number.
-    """
-    for chunk in chunks:
-        scores = None if chunk.number == 0 else trainer.score_chunk(chunk)
-        for batch in range(trainer.open_chunk(chunk)):
-            loss, _ = trainer.train_batch(chunk.number, batch)
-            if not np.isfinite(loss):
-                raise GraphboxError(
-                    f"expected a finite loss, received {loss}", where=f"chunk {chunk.name}, batch {batch + 1}"
-                )
-        trainer.close_chunk(chunk)
-        yield chunk, scores

@@ -14,11 +14,11 @@ from torch.nn import functional
 from graphbox.config import DeepWalkConfig, Node2VecConfig
 from graphbox.errors import UsageError
 from graphbox.graph.schema import EdgeType
-from graphbox.models.skip_gram import NodeKeys
+from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import permutation
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.table import EmbeddingTable
-from graphbox.train.registry import Assignment
+from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges

@@ -19,9 +19,9 @@ from graphbox.metrics import binary_report
 from graphbox.models.temporal import PairInputs, TemporalLinkScorer
 from graphbox.native import seed_number
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.assignment import Assignment
 from graphbox.train.losses import sigmoid
 from graphbox.train.optimization import OptimizerSettings
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.stage_clock import StageClock

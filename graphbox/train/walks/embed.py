@@ -11,7 +11,7 @@ from graphbox.config import DeepWalkConfig, LineConfig, Metapath2VecConfig, Node
 from graphbox.device import chosen_device
 from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
-from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.view import GraphView
 
 

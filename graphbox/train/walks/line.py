@@ -13,7 +13,7 @@ from torch import Tensor
 from graphbox.config import LineConfig
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
-from graphbox.train.registry import Assignment
+from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer

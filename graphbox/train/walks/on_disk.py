@@ -17,7 +17,7 @@ from graphbox.graph.schema import EdgeType, Int64Array
 from graphbox.graph.tier import TierOptions, open_lists
 from graphbox.graph.tiered_edges import TieredEdges
 from graphbox.graph.written_lists import WEIGHT, Entries, WrittenLists, block_edges, write_lists
-from graphbox.models.skip_gram import NodeKeys
+from graphbox.models.node_keys import NodeKeys
 from graphbox.native import thread_count
 from graphbox.sample.adjacency import Direction, directed_steps
 from graphbox.sample.derived import no_column

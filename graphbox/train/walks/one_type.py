@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.models.skip_gram import NodeKeys
+from graphbox.models.node_keys import NodeKeys
 from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk
 from graphbox.train.view import GraphView
 

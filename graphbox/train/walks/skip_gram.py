@@ -21,8 +21,8 @@ from graphbox.skip_gram.group_size import batches_of_group
 from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable
+from graphbox.train.assignment import Assignment
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.registry import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
-from graphbox.models.skip_gram import NodeKeys
+from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
 from graphbox.sample.tiered_walk import TieredWalker
 from graphbox.sample.walk_plan import Walkers, WalkOptions, WalkPlan, column_types, plan_walk

@@ -12,8 +12,8 @@ from graphbox.config import DeepWalkConfig, LineConfig, model_kinds
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import Assignment
+from graphbox.train.assignment import make_streaming_trainer, make_trainer
 from graphbox.train.import_path import import_by_path
-from graphbox.train.registry import make_streaming_trainer, make_trainer
 from graphbox.train.view import GraphView
 
 STREAMING = {
@@ -56,6 +56,6 @@ def test_what_is_no_import_path(path: str) -> None:
 
 def test_trainers_are_imported_when_they_are_needed() -> None:
     program = (
-        "import sys, graphbox.train.registry; sys.exit('graphbox.train.network.classify' in sys.modules)"
+        "import sys, graphbox.train.assignment; sys.exit('graphbox.train.network.classify' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphbox.models import NodeKeys, SkipGram
 from graphbox.table import EmbeddingTable
+from tests.train.torch_skip_gram import SkipGram
 
 CENTERS = [3, 9, 3]
 CENTER_OF_PAIR = [0, 0, 1, 2, 2]
@@ -58,12 +58,3 @@ def test_loss_and_step_equal_the_definition() -> None:
     assert loss.item() == pytest.approx(expected / pairs, rel=1e-5)
     np.testing.assert_allclose(center.pull(keys), centers - 0.5 * center_step / pairs, atol=1e-6)
     np.testing.assert_allclose(context.pull(keys), contexts - 0.5 * context_step / pairs, atol=1e-6)
-
-
-def test_keys_number_all_types_without_overlap() -> None:
-    keys = NodeKeys({"item": 3, "empty": 0, "tag": 2})
-    assert keys.keys("item").tolist() == [0, 1, 2]
-    assert keys.keys("empty").tolist() == []
-    assert keys.keys("tag").tolist() == [3, 4]
-    assert keys.start("tag") == 3
-    assert keys.total == 5

@@ -1,4 +1,4 @@
-"""Assignments of trainers, and the trainer of a model, which its kind makes."""
+"""What a model is trained for, and the trainer that its kind makes for it."""
 
 from __future__ import annotations
 

@@ -1,47 +1,12 @@
-"""Skip-gram with negative sampling over the nodes of a graph, as pairs of rows in two embedding tables.
-
-DeepWalk (Perozzi et al., KDD 2014) and metapath2vec (Dong et al., KDD 2017) differ in the walks alone. The
-nodes of all types share one numbering: a node's key is its index plus the number of nodes of the types
-before its own.
-"""
+"""Skip-gram as a torch module, a reference for the native training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.table import EmbeddingTable, TableEmbedding
-
-
-class NodeKeys:
-    """One numbering for the nodes of several types.
-
-    Args:
-        num_nodes: number of nodes by type, in the order of the numbering.
-    """
-
-    def __init__(self, num_nodes: Mapping[str, int]) -> None:
-        self.num_nodes = dict(num_nodes)
-        ends = np.cumsum([0, *self.num_nodes.values()])
-        self._start = dict(zip(self.num_nodes, ends[:-1].tolist(), strict=True))
-        self.total = int(ends[-1])
-
-    def start(self, node_type: str) -> int:
-        """Return the key of the first node of a type."""
-        return int(self._start[node_type])
-
-    def keys(self, node_type: str) -> NDArray[np.int64]:
-        """Return the keys of all nodes of a type: int64 [n]."""
-        return self.of(node_type, np.arange(self.num_nodes[node_type], dtype=np.int64))
-
-    def of(self, node_type: str, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the keys of some nodes of a type: int64 [n]."""
-        return index + self.start(node_type)
 
 
 class SkipGram(nn.Module):
