@@ -124,7 +124,8 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         with self._optimization.averaged(), torch.no_grad():
             embeddings = self._embedded(view)
             node_type = self._split.node_type
-            logits = self.network.head(tensor_on(embeddings[node_type], self._device)).cpu().numpy()
+            classes = len(self._split.classes)
+            logits = self._block_by_block(self.network.head, classes, embeddings[node_type]).cpu().numpy()
             network = self._kept()
         task = self._config.task
         return TrainedModel(name, "embedding", task, node_type, embeddings, logits=logits, network=network)

@@ -34,6 +34,9 @@ _MESSAGE_COPIES = 4
 _SCANNED_EDGES = 1 << 22
 """Edges that are looked at together to find which nodes lead to others."""
 
+_SCANNED_NODES = 1 << 17
+"""Nodes that are divided into blocks together."""
+
 _STAGES = 3
 """Sets of vectors that are there at a time: the first, those before a layer, and those after it."""
 _SHARE_OF_FREE = 0.5
@@ -86,11 +89,11 @@ def embed_graph(
         own = network.enter(batch, rows)[name] if len(block) else nothing
         store.write(first[name], blocks, _of_all(processes, own, blocks))
     vectors = first
-    degree = _in_degree(graph)
+    offsets = _offsets(graph)
     block_edges = max(1, _BLOCK_BYTES // (4 * network.shape.dim * _MESSAGE_COPIES))
     for number in range(network.shape.layers):
         following = store.new(f"layer{number}")
-        for name, blocks in _rounds(needed[number + 1], degree, block_nodes, block_edges, processes.size):
+        for name, blocks in _rounds(needed[number + 1], offsets, block_nodes, block_edges, processes.size):
             block, own = blocks[processes.rank], nothing
             if len(block):
                 sample = sample_heterogeneous(
@@ -182,19 +185,17 @@ def _mark_sources(csc: CSC, targets: NDArray[np.bool_], sources: NDArray[np.bool
         first = last
 
 
-def _in_degree(graph: NetworkGraph) -> dict[str, NDArray[np.int64]]:
-    """Return the number of edges into each node by node type: int64 [nodes]."""
-    found: dict[str, NDArray[np.int64]] = {}
+def _offsets(graph: NetworkGraph) -> dict[str, list[NDArray[np.int64]]]:
+    """Return where the lists of edges into each node begin, of each edge type, by the type of the nodes."""
+    found: dict[str, list[NDArray[np.int64]]] = {}
     for edge_type in graph.edge_types:
-        degree = np.diff(graph.view.csc(edge_type).indptr)
-        target_type = edge_type[2]
-        found[target_type] = found[target_type] + degree if target_type in found else degree
+        found.setdefault(edge_type[2], []).append(graph.view.csc(edge_type).indptr)
     return found
 
 
 def _rounds(
     masks: Masks,
-    degree: Mapping[str, NDArray[np.int64]],
+    offsets: Mapping[str, Sequence[NDArray[np.int64]]],
     block_nodes: int,
     block_edges: int,
     processes: int,
@@ -203,20 +204,24 @@ def _rounds(
 
     Args:
         masks: bool [nodes], which nodes, by node type.
-        degree: int64 [nodes], edges into each, by node type; types without count none.
+        offsets: int64 [nodes + 1], where lists of edges into each node begin; types without count none.
         block_nodes: most nodes of a block.
         block_edges: most edges into the nodes of a block, but for a node that has more itself.
         processes: how many there are.
     """
     for name, mask in masks.items():
-        nodes = np.flatnonzero(mask)
-        if not len(nodes):
-            continue
-        edges = degree[name][nodes] if name in degree else np.zeros(len(nodes), np.int64)
-        blocks = _blocks(nodes, edges, block_nodes, block_edges)
-        for start in range(0, len(blocks), processes):
-            of_round = blocks[start : start + processes]
-            yield name, of_round + [nodes[:0]] * (processes - len(of_round))
+        blocks: list[NDArray[np.int64]] = []
+        for first in range(0, len(mask), _SCANNED_NODES):
+            nodes = first + np.flatnonzero(mask[first : first + _SCANNED_NODES])
+            edges = np.zeros(len(nodes), np.int64)
+            for each in offsets.get(name, ()):
+                edges += each[nodes + 1] - each[nodes]
+            blocks += _blocks(nodes, edges, block_nodes, block_edges)
+            while len(blocks) >= processes:
+                yield name, blocks[:processes]
+                del blocks[:processes]
+        if blocks:
+            yield name, blocks + [np.zeros(0, np.int64)] * (processes - len(blocks))
 
 
 def _blocks(

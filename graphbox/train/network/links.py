@@ -8,7 +8,7 @@ its own prediction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from graphbox.table import EmbeddingTable
 from graphbox.train.assignment import Assignment
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.losses import info_nce, sigmoid
-from graphbox.train.mapped_arrays import gathered
 from graphbox.train.network.link_batches import LinkBatch, LinkDraws, LinkLoader
 from graphbox.train.network.trained_network import LinkHead
 from graphbox.train.network.trainer import NetworkTrainer
@@ -46,8 +45,6 @@ from graphbox.train.view import GraphView
 _HOLD_OUT_STREAM = 1
 _BLOCK_LINKS = 1 << 20
 """Links that are looked at together."""
-_TOWER_NODES = 1 << 14
-"""Nodes whose vectors go through a tower together."""
 _RECOMMEND_EXPONENT = 0.5
 
 
@@ -218,22 +215,10 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         nodes = {name: np.arange(view_or_own.num_nodes(name)) for name in ends}
         vectors = self._embedded(view, nodes)
         degree = self._in_degree(split.known_blocks(fold, _BLOCK_LINKS))
-        sources = self._tower(self._head.sources, vectors[split.node_type])
-        targets = self._tower(self._head.targets, vectors[split.target_type], degree)
+        width = self._config.dim + 1
+        sources = self._block_by_block(self._head.sources, width, vectors[split.node_type])
+        targets = self._block_by_block(self._head.targets, width, vectors[split.target_type], degree)
         return sources, targets
-
-    def _tower(self, tower: Callable[..., Tensor], *inputs: NDArray[np.float32]) -> Tensor:
-        """Return what a tower makes of the inputs of all nodes, block by block; on the CPU in a file."""
-        blocks = (
-            tower(*(tensor_on(each[first : first + _TOWER_NODES], self._device) for each in inputs))
-            for first in range(0, len(inputs[0]), _TOWER_NODES)
-        )
-        if self._device.type != "cpu":
-            return torch.cat([*blocks])
-        with self._memory.folder_for("towers") as folder:
-            rows = (each.numpy() for each in blocks)
-            file = folder and folder / "vectors"
-            return torch.from_numpy(gathered(rows, np.float32, (self._config.dim + 1,), file))
 
     # ----------------------------------------------------------------------------- details
 

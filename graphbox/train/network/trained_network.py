@@ -439,7 +439,8 @@ def _save_rows(rows: TrainedRows, dim: int, folder: Path, number: int) -> None:
     """Write the rows of live nodes, and their ids."""
     live = np.flatnonzero(rows.ids.is_valid().to_numpy(zero_copy_only=False))
     with write_atomically(folder / f"ids.{number}.parquet") as stream:
-        pq.write_table(pa.table({"id": rows.ids.drop_null()}), stream, compression="zstd")
+        ids = pa.table({"id": rows.ids.drop_null()})
+        pq.write_table(ids, stream, row_group_size=_BLOCK_ROWS, use_dictionary=False, compression="zstd")
     with write_atomically(folder / f"rows.{number}.npy") as stream:
         shape = (len(live), dim)
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}

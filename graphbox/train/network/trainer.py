@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from graphbox.sample.loader.options import LoaderKeywords
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.import_path import import_by_path
+from graphbox.train.mapped_arrays import gathered
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
@@ -35,10 +36,12 @@ from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
 from graphbox.train.trainer import Selection
-from graphbox.train.transfer import moved
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 _ROW_SCALE = 0.1
+_BLOCK_NODES = 1 << 14
+"""Nodes whose vectors go through a head together."""
 _PASS_BATCHES = 256
 """After so many, a device's memory gets what they read, where no loader sees to it."""
 
@@ -282,6 +285,21 @@ class NetworkTrainer(TorchTrainer[Batch]):
             "num_threads": None if on_device is not None else self._threads,
             "tables": self.tables(),
         }
+
+    def _block_by_block(
+        self, compute: Callable[..., Tensor], width: int, *inputs: NDArray[np.float32]
+    ) -> Tensor:
+        """Return what is computed of all nodes: float32 [nodes, width], under budgets in a file."""
+        blocks = (
+            compute(*(tensor_on(each[first : first + _BLOCK_NODES], self._device) for each in inputs))
+            for first in range(0, len(inputs[0]), _BLOCK_NODES)
+        )
+        if self._device.type != "cpu":
+            return torch.cat([*blocks])
+        with self._memory.folder_for("computed") as folder:
+            rows = (each.numpy() for each in blocks)
+            file = folder and folder / "vectors"
+            return torch.from_numpy(gathered(rows, np.float32, (width,), file))
 
     def _kept(self) -> TrainedNetwork:
         """Return the network as it is now, for graphs as they are later."""
