@@ -81,18 +81,18 @@ def summing_in_order(device: torch.device, *, wanted: bool) -> Iterator[None]:
     if device.type == "cuda" and not wanted:
         yield
         return
-    is_on = torch.are_deterministic_algorithms_enabled()
-    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    mode = torch.get_deterministic_debug_mode()
     settings: Any = torch.utils.deterministic
     filled = settings.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Not use_deterministic_algorithms: it imports torch's compiler, which takes 180 MB and a second.
+    torch.set_deterministic_debug_mode("warn")
     settings.fill_uninitialized_memory = False  # all of it is written before it is read
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have a deterministic implementation", UserWarning)
             yield
     finally:
-        torch.use_deterministic_algorithms(is_on, warn_only=only_warns)
+        torch.set_deterministic_debug_mode(mode)
         settings.fill_uninitialized_memory = filled
 
 
