@@ -14,17 +14,28 @@ if __name__ != "graphbox.deploy":
 
 from graphbox.deploy.click import DeployedClick, Predictions
 from graphbox.deploy.encoder import DeployedEncoder
+from graphbox.deploy.fastest import Choice, open_program
 from graphbox.deploy.knowledge_graph import Answers, DeployedKnowledgeGraph
 from graphbox.deploy.model import DeployedModel
 from graphbox.deploy.opening import open_click, open_encoder, open_knowledge_graph, open_model
 from graphbox.deploy.program import CheckedProgram, compile_model
-from graphbox.deploy.protocol import Adapter, Device, Effective, Options, Program, Support, TensorSpec
+from graphbox.deploy.protocol import (
+    Adapter,
+    Device,
+    Effective,
+    Options,
+    Package,
+    Program,
+    Support,
+    TensorSpec,
+)
 from graphbox.deploy.select import Target, adapter_names, choose, load_adapter, targets
 
 __all__ = [
     "Adapter",
     "Answers",
     "CheckedProgram",
+    "Choice",
     "DeployedClick",
     "DeployedEncoder",
     "DeployedKnowledgeGraph",
@@ -32,6 +43,7 @@ __all__ = [
     "Device",
     "Effective",
     "Options",
+    "Package",
     "Predictions",
     "Program",
     "Support",
@@ -45,5 +57,6 @@ __all__ = [
     "open_encoder",
     "open_knowledge_graph",
     "open_model",
+    "open_program",
     "targets",
 ]

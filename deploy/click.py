@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, FieldsForm, FieldTable, RowTable
 from graphbox.deploy.cancellation import check_cancelled
+from graphbox.deploy.fastest import Choice
 from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
 from graphbox.deploy.model import DeployedModel, Operation
-from graphbox.deploy.program import CheckedProgram
 from graphbox.errors import FormatError
 from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, Rows, row_count, take_rows
 
@@ -48,14 +48,13 @@ class DeployedClick(DeployedModel):
     Args:
         artifact: the model version.
         form: its preprocess.
-        program: its ONNX part.
-        adapter: name of what runs it.
+        main: its ONNX part.
     """
 
     OPERATIONS = ("predict", "program")
 
-    def __init__(self, artifact: Artifact, form: FieldsForm, program: CheckedProgram, adapter: str) -> None:
-        super().__init__(artifact, program, None, adapter)
+    def __init__(self, artifact: Artifact, form: FieldsForm, main: Choice) -> None:
+        super().__init__(artifact, main, None)
         self.form = form
         self.fields = Fields([Field(each.name, each.kind, each.dim) for each in form.fields], form.crosses)
         self._scale = _scale_of(form)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from graphbox.artifact import Artifact, Ids, LookupForm, PaddedBlockForm
 from graphbox.artifact.ids import Id
 from graphbox.deploy.cancellation import check_cancelled
+from graphbox.deploy.fastest import Choice
 from graphbox.deploy.feeds import PaddedBlockFeeds
 from graphbox.deploy.model import DeployedModel, Operation
-from graphbox.deploy.program import CheckedProgram
 from graphbox.deploy.ranking import ExactRanking
 from graphbox.errors import InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
 
@@ -34,13 +34,12 @@ class DeployedEncoder(DeployedModel):
         self,
         artifact: Artifact,
         form: LookupForm | PaddedBlockForm,
-        program: CheckedProgram | None,
-        ranking: CheckedProgram,
-        adapter: str,
+        main: Choice | None,
+        ranking: Choice,
     ) -> None:
-        super().__init__(artifact, program, ranking, adapter)
+        super().__init__(artifact, main, ranking)
         self._form = form
-        self._ranking_program = ranking
+        self._ranking_program = ranking.program
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
         self._rankings: dict[str, ExactRanking] = {}
         self._lock = threading.Lock()

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from graphbox.artifact import Artifact, TriplesForm
 from graphbox.artifact.ids import Id
 from graphbox.deploy.cancellation import check_cancelled
+from graphbox.deploy.fastest import Choice
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.onnx_writer import Node, write_onnx
-from graphbox.deploy.program import CheckedProgram
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 
 __all__ = ["BEST_MODEL", "Answers", "DeployedKnowledgeGraph"]
@@ -56,24 +56,16 @@ class DeployedKnowledgeGraph(DeployedModel):
     Args:
         artifact: the model version.
         form: its preprocess.
-        program: its ONNX part.
-        best: `BEST_MODEL`, compiled.
-        adapter: name of what runs it.
+        main: its ONNX part.
+        best: `BEST_MODEL`.
     """
 
     OPERATIONS = ("answer", "program")
 
-    def __init__(
-        self,
-        artifact: Artifact,
-        form: TriplesForm,
-        program: CheckedProgram,
-        best: CheckedProgram,
-        adapter: str,
-    ) -> None:
-        super().__init__(artifact, program, best, adapter)
+    def __init__(self, artifact: Artifact, form: TriplesForm, main: Choice, best: Choice) -> None:
+        super().__init__(artifact, main, best)
         self.form = form
-        self._best = best
+        self._best = best.program
         self._tables = {name: artifact.table(table) for name, table in form.entities.items()}
         self._relation_rows = {False: artifact.table(form.to_tails), True: artifact.table(form.to_heads)}
         self._relations = artifact.ids(form.relation_type)

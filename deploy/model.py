@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import Artifact, Manifest, TensorSpec
-from graphbox.deploy.program import CheckedProgram
+from graphbox.deploy.fastest import Choice
 from graphbox.deploy.protocol import Feeds
 from graphbox.errors import UnsupportedError, UsageError
 
@@ -27,7 +27,8 @@ class DeployedModel(ABC):
     Attributes:
         artifact: the model version.
         manifest: what it is.
-        effective: what really runs it: the adapter, and the program's `Effective`.
+        effective: what really runs it: the adapter, the program's `Effective`, what was measured to choose
+            it, and under ``further`` the same of what graphbox brings for it (ranking) on another target.
         inputs: of the bare ONNX part; empty when there is none.
         outputs: of the bare ONNX part; empty when there is none.
     """
@@ -35,17 +36,14 @@ class DeployedModel(ABC):
     OPERATIONS: ClassVar[tuple[Operation, ...]]
     """What can be measured; the first is what it is for."""
 
-    def __init__(
-        self, artifact: Artifact, program: CheckedProgram | None, further: CheckedProgram | None, adapter: str
-    ) -> None:
+    def __init__(self, artifact: Artifact, main: Choice | None, further: Choice | None) -> None:
         self.artifact = artifact
         self.manifest: Manifest = artifact.manifest
-        running = program or further
-        self.effective: dict[str, Any] = {"adapter": adapter, **(running.effective if running else {})}
-        self.inputs: tuple[TensorSpec, ...] = program.inputs if program else ()
-        self.outputs: tuple[TensorSpec, ...] = program.outputs if program else ()
-        self._program = program
-        self._further = further
+        self.effective: dict[str, Any] = _effective(main, further)
+        self._program = main.program if main else None
+        self._further = further.program if further else None
+        self.inputs: tuple[TensorSpec, ...] = main.program.inputs if main else ()
+        self.outputs: tuple[TensorSpec, ...] = main.program.outputs if main else ()
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -116,3 +114,16 @@ class DeployedModel(ABC):
         return UnsupportedError(
             "expected a model with an ONNX part, this one is tables only", where=str(self.artifact.path)
         )
+
+
+def _effective(main: Choice | None, further: Choice | None) -> dict[str, Any]:
+    running = main or further
+    if running is None:
+        return {}
+    effective = running.effective
+    if further is not None and (further.adapter.name, further.device.name) != (
+        running.adapter.name,
+        running.device.name,
+    ):
+        effective["further"] = further.effective
+    return effective

@@ -9,12 +9,12 @@ from typing import TypeVar
 from graphbox.artifact import Artifact, FieldsForm, TriplesForm
 from graphbox.deploy.click import DeployedClick
 from graphbox.deploy.encoder import DeployedEncoder
+from graphbox.deploy.fastest import Choice, open_program
 from graphbox.deploy.knowledge_graph import BEST_MODEL, DeployedKnowledgeGraph
 from graphbox.deploy.model import DeployedModel
-from graphbox.deploy.program import CheckedProgram, compile_model
+from graphbox.deploy.program import CheckedProgram
 from graphbox.deploy.protocol import Options
 from graphbox.deploy.ranking import RANKING_MODEL
-from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, UnsupportedError
 
 __all__ = ["open_click", "open_encoder", "open_knowledge_graph", "open_model"]
@@ -29,7 +29,7 @@ def open_model(
 
     Args:
         path: the folder of the version.
-        target: an adapter's name, ``adapter/device``, or ``auto``.
+        target: an adapter's name, ``adapter/device``, or ``auto``: the fastest that runs the model.
         threads: that one call may use.
         verify: check the digest of every file first.
 
@@ -43,21 +43,28 @@ def open_model(
         UnsupportedError: when it cannot run the model.
     """
     artifact = Artifact.open(Path(path), verify=verify)
-    model = artifact.onnx_bytes() if artifact.manifest.onnx else None
-    adapter, device = choose(target, model or RANKING_MODEL)
     options = Options(threads=threads)
-    program = compile_model(adapter, model, device, options) if model else None
-    if program:
-        _check_tensors(artifact, program)
     form = artifact.preprocess
-    if isinstance(form, FieldsForm) and program:
-        return DeployedClick(artifact, form, program, adapter.name)
-    if isinstance(form, TriplesForm) and program:
-        best = compile_model(adapter, BEST_MODEL, device, options)
-        return DeployedKnowledgeGraph(artifact, form, program, best, adapter.name)
+    model = artifact.onnx_bytes() if artifact.manifest.onnx else None
+    main = None if model is None else open_program(target, model, options)
+    if main is not None:
+        _check_tensors(artifact, main.program)
+    if isinstance(form, FieldsForm) and main is not None:
+        return DeployedClick(artifact, form, main)
+    if isinstance(form, TriplesForm) and main is not None:
+        return DeployedKnowledgeGraph(artifact, form, main, _beside(main, target, BEST_MODEL, options))
     assert not isinstance(form, FieldsForm | TriplesForm)  # noqa: S101 - an artifact is checked when opened
-    ranking = compile_model(adapter, RANKING_MODEL, device, options)
-    return DeployedEncoder(artifact, form, program, ranking, adapter.name)
+    return DeployedEncoder(artifact, form, main, _beside(main, target, RANKING_MODEL, options))
+
+
+def _beside(main: Choice | None, target: str, model: bytes, options: Options) -> Choice:
+    """Return a small model that graphbox brings, on the device of the model, or where that cannot run it."""
+    if main is None:
+        return open_program(target, model, options)
+    try:
+        return open_program(f"{main.adapter.name}/{main.device.name}", model, options)
+    except UnsupportedError:
+        return open_program("auto", model, options)
 
 
 def open_encoder(

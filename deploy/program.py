@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import OnnxSummary, TensorSpec, inspect_onnx
+from graphbox.deploy.packages import prepared
 from graphbox.deploy.protocol import DTYPE_OF, Adapter, Device, Effective, Feeds, Options, Program
 from graphbox.errors import InvalidRequestError, UnsupportedError, UsageError, did_you_mean
 
@@ -166,12 +167,13 @@ def compile_model(adapter: Adapter, model: bytes, device: Device, options: Optio
     Raises:
         FormatError: the model is damaged or refers to other files.
         UnsupportedError: the device cannot run it, or only in a lower precision.
+        GraphboxError: what was compiled ahead cannot be kept; see `graphbox.deploy.packages.prepared`.
         UsageError: `options.threads` is less than 1.
     """
     if options.threads < 1:
         raise UsageError(f"expected at least 1 thread, received {options.threads}")
     summary = inspect_onnx(model, "the model")
-    program = adapter.compile(model, device, options)
+    program = adapter.load(prepared(adapter, model, device, options))
     effective = program.effective
     if effective["precision"] != summary.precision and not options.allow_lower_precision:
         program.close()

@@ -1,9 +1,10 @@
-"""What an adapter has to be: five functions that bring a kind of hardware to graphbox.
+"""What an adapter has to be: six functions that bring a kind of hardware to graphbox.
 
 An adapter is an object found through the entry-point group ``graphbox.adapters``, so another package can
 add hardware without a change here. ``probe`` tells what is there, ``supports`` whether a model can run,
-``compile`` makes a program of it; ``Program.run`` and ``Program.close`` do the rest. An adapter needs no
-checks of its own: models and feeds are checked before it sees them (`graphbox.deploy.program`), and
+``build`` compiles it into files, ``load`` makes a program of them; ``Program.run`` and ``Program.close`` do
+the rest. An adapter needs no checks of its own: models and feeds are checked before it sees them
+(`graphbox.deploy.program`), what it built is kept and checked (`graphbox.deploy.packages`), and
 ``graphbox targets test NAME`` tells what it does right and wrong.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
@@ -26,6 +28,7 @@ __all__ = [
     "Effective",
     "Feeds",
     "Options",
+    "Package",
     "Program",
     "Support",
     "TensorSpec",
@@ -56,7 +59,8 @@ class Device:
         description: for people, e.g. the processor's name.
         available: whether a model was really run on it just now.
         reason: why it is not available.
-        details: versions and capabilities, for bug reports.
+        details: versions of the runtime and its driver, capabilities of the device: all that a compiled
+            model depends on, since a package is built again when one of them changes.
     """
 
     name: str
@@ -86,6 +90,24 @@ class Options:
 
     threads: int = 1
     allow_lower_precision: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Package:
+    """A model that is ready to be loaded.
+
+    Attributes:
+        model: the ONNX file's content.
+        device: where it is to run.
+        options: what is asked for.
+        folder: what `Adapter.build` wrote, complete and unchanged; None for adapters that compile when they
+            load.
+    """
+
+    model: bytes
+    device: Device
+    options: Options
+    folder: Path | None = None
 
 
 class Effective(TypedDict):
@@ -132,10 +154,12 @@ class Adapter(Protocol):
     Attributes:
         name: the entry point's name.
         api: `API_VERSION` this adapter was written for.
+        builds_ahead: whether `build` writes files that `load` reads.
     """
 
     name: str
     api: int
+    builds_ahead: bool
 
     def probe(self) -> list[Device]:
         """Return the devices looked for, each tried; never raises."""
@@ -145,15 +169,24 @@ class Adapter(Protocol):
         """Return whether the device can run every node of an ONNX model."""
         ...
 
-    def compile(self, model: bytes, device: Device, options: Options) -> Program:
-        """Return the model ready to run.
+    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:
+        """Compile a model into files; called only where `builds_ahead`.
 
         Args:
             model: an ONNX file's content, self-contained (checked).
             device: one that `probe` returned as available.
             options: what is asked for.
+            folder: is there and empty; nothing is written elsewhere. Names of files in it are plain.
 
         Raises:
-            UnsupportedError: when the device cannot run it.
+            UnsupportedError: the device cannot run the model.
+        """
+        ...
+
+    def load(self, package: Package) -> Program:
+        """Return a model ready to run.
+
+        Raises:
+            UnsupportedError: the device cannot run it.
         """
         ...

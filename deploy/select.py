@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -10,10 +10,24 @@ from graphbox.deploy.onnx_runtime import disable_telemetry
 from graphbox.deploy.protocol import API_VERSION, Adapter, Device
 from graphbox.errors import BackendMissingError, GraphboxError, NotFoundError, UnsupportedError, did_you_mean
 
-__all__ = ["ENTRY_POINT_GROUP", "Target", "adapter_names", "choose", "load_adapter", "targets"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Target",
+    "adapter_names",
+    "available_of",
+    "candidates_of",
+    "choose",
+    "distribution_of",
+    "load_adapter",
+    "no_target",
+    "targets",
+]
 
 ENTRY_POINT_GROUP = "graphbox.adapters"
+_PARTS = ("probe", "supports", "build", "load")
 _PREFERENCE = {"gpu": 0, "npu": 1, "cpu": 2, "other": 3}
+_FIRST = "onnxruntime"
+"""Of several adapters for devices of one kind: it compiles nothing ahead."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,12 @@ def load_adapter(name: str) -> Adapter:
             f"the adapter cannot be imported from {entry_point.value}: {type(error).__name__}: {error}",
             where=f"target `{name}`",
         ) from error
-    missing = [
-        part for part in ("probe", "supports", "compile") if not callable(getattr(adapter, part, None))
-    ]
+    missing = [part for part in _PARTS if not callable(getattr(adapter, part, None))]
+    if not isinstance(getattr(adapter, "builds_ahead", None), bool):
+        missing.append("builds_ahead")
     if missing or getattr(adapter, "name", None) != name:
         raise BackendMissingError(
-            f"expected an adapter named `{name}` with probe, supports and compile, received "
+            f"expected an adapter named `{name}` with {', '.join(_PARTS)} and builds_ahead, received "
             f"{type(adapter).__name__} named {getattr(adapter, 'name', None)!r} without {missing}",
             where=f"target `{name}`",
         )
@@ -75,8 +89,16 @@ def load_adapter(name: str) -> Adapter:
     return checked
 
 
+def distribution_of(name: str) -> str:
+    """Return name and version of the distribution that registers an adapter; empty where none does."""
+    found = _entry_points().get(name)
+    return "" if found is None else _distribution(found)
+
+
 def targets(adapter: str | None = None) -> list[Target]:
     """Return every device that the adapters looked for just now, with the reason when it is not there.
+
+    They come in the order of preference; see `choose`.
 
     Args:
         adapter: look with this one only.
@@ -100,7 +122,7 @@ def targets(adapter: str | None = None) -> list[Target]:
         found += [Target(name, distribution, device, device.available, device.reason) for device in devices]
         if not devices:
             found.append(Target(name, distribution, None, available=False, reason="it found no device"))
-    return found
+    return sorted(found, key=_order)
 
 
 def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, Device]:
@@ -108,7 +130,7 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
 
     Args:
         target: an adapter's name, ``adapter/device``, or ``auto``: the first available device that
-            supports the model, GPUs before NPUs before CPUs, then by name.
+            supports the model, GPUs before NPUs before CPUs, then ONNX Runtime, then by name.
         model: an ONNX file's content that the device has to support.
 
     Raises:
@@ -116,24 +138,43 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
         BackendMissingError: when it is not available, with the reason.
         UnsupportedError: when it cannot run the model, with the reason.
     """
+    reasons: list[str] = []
+    candidates = candidates_of(target)
+    for adapter, device in available_of(candidates, reasons):
+        support = adapter.supports(model, device) if model is not None else None
+        if support is None or support.supported:
+            return adapter, device
+        reasons.append(f"{adapter.name}/{device.name} cannot run this model: {support.reason}")
+    raise no_target(target, candidates, reasons)
+
+
+def candidates_of(target: str) -> list[Target]:
+    """Return what a target may mean, in order of preference; see `choose`.
+
+    Raises:
+        NotFoundError: when no such target is registered.
+    """
     name, _, device_name = target.partition("/")
     candidates = targets(None if name == "auto" else name)
     if device_name:
         candidates = _named(candidates, target, device_name)
-    reasons: list[str] = []
-    for candidate in sorted(candidates, key=_order):
-        device = candidate.device
-        if device is None or not candidate.available:
+    return candidates
+
+
+def available_of(candidates: Iterable[Target], reasons: list[str]) -> Iterator[tuple[Adapter, Device]]:
+    """Give the candidates that are there; ``reasons`` gets why the others are not."""
+    for candidate in candidates:
+        if candidate.device is not None and candidate.available:
+            yield load_adapter(candidate.adapter), candidate.device
+        else:
             reasons.append(f"{candidate.adapter}: {candidate.reason}")
-            continue
-        adapter = load_adapter(candidate.adapter)
-        support = adapter.supports(model, device) if model is not None else None
-        if support is None or support.supported:
-            return adapter, device
-        reasons.append(f"{candidate.adapter}/{device.name} cannot run this model: {support.reason}")
+
+
+def no_target(target: str, candidates: Iterable[Target], reasons: Iterable[str]) -> GraphboxError:
+    """Return the error that nothing of a target runs a model."""
     available = any(candidate.available for candidate in candidates)
     error = UnsupportedError if available else BackendMissingError
-    raise error(
+    return error(
         f"expected a target that can run this; {'; '.join(reasons) or 'no adapter is registered'}",
         where=f"target `{target}`",
         hint="`graphbox targets` lists what is there and why not",
@@ -151,10 +192,12 @@ def _named(candidates: Iterable[Target], target: str, device_name: str) -> list[
     return [devices[device_name]]
 
 
-def _order(target: Target) -> tuple[int, str, str]:
+def _order(target: Target) -> tuple[bool, int, bool, str, str]:
     device = target.device
     return (
+        not target.available,
         _PREFERENCE[device.kind] if device else len(_PREFERENCE),
+        target.adapter != _FIRST,
         target.adapter,
         device.name if device else "",
     )

@@ -34,6 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini("timeout", "of pytest-timeout, which is not installed")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _packages_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled models out of the user's cache, in programs that tests start, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHBOX_PACKAGES", str(tmp_path_factory.mktemp("packages")))
+        yield
+
+
 @pytest.fixture
 def compiling(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager[list[CompiledLaunch]]]:
     """Return the context that compiles what it launches, given the names of modules of kernels."""

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from graphbox.errors import FormatError
+from graphbox.artifact.manifest import Datatype, TensorSpec
+from graphbox.errors import FormatError, UnsupportedError
 
 _MAX_DEPTH: Final = 64
 
@@ -35,7 +36,19 @@ _GRAPH_CONSTANT, _GRAPH_INPUT, _GRAPH_OUTPUT = 5, 11, 12
 _VALUE_INFO_NAME, _TENSOR_NAME, _TENSOR_SIZES = 1, 8, 1
 # ValueInfo.type -> Type.tensor_type -> Tensor.shape -> Shape.dim
 _PATH_TO_DIMENSION: Final = (2, 1, 2, 1)
+_PATH_TO_ELEMENT_TYPE: Final = (2, 1, 1)
 _DIMENSION_SIZE, _DIMENSION_NAME = 1, 2
+# TensorProto.DataType
+_DATATYPE_OF: Final[Mapping[int, Datatype]] = {
+    1: "FP32",
+    2: "UINT8",
+    3: "INT8",
+    6: "INT32",
+    7: "INT64",
+    9: "BOOL",
+    10: "FP16",
+    11: "FP64",
+}
 _ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER = 1, 3
 
 _GATHERS: Final = frozenset({"Gather", "GatherElements", "GatherND"})
@@ -99,6 +112,7 @@ class OnnxSummary:
         dimensions: of each input of the main graph, by name.
         output_dimensions: of each output of the main graph, by name.
         constants: sizes of each initializer of the main graph, by name.
+        element_types: of each input and output of the main graph, by name: a number of the format.
     """
 
     operators: frozenset[str]
@@ -106,6 +120,32 @@ class OnnxSummary:
     dimensions: Mapping[str, tuple[Dimension, ...]]
     output_dimensions: Mapping[str, tuple[Dimension, ...]]
     constants: Mapping[str, tuple[int, ...]]
+    element_types: Mapping[str, int]
+
+    @property
+    def input_tensors(self) -> tuple[TensorSpec, ...]:
+        """The inputs as tensors.
+
+        Raises:
+            UnsupportedError: one is no tensor of numbers.
+        """
+        return tuple(self._tensor(name, sizes) for name, sizes in self.dimensions.items())
+
+    @property
+    def output_tensors(self) -> tuple[TensorSpec, ...]:
+        """The outputs as tensors; see :attr:`input_tensors`."""
+        return tuple(self._tensor(name, sizes) for name, sizes in self.output_dimensions.items())
+
+    def _tensor(self, name: str, sizes: tuple[Dimension, ...]) -> TensorSpec:
+        number = self.element_types.get(name, 0)
+        if number not in _DATATYPE_OF:
+            raise UnsupportedError(
+                f"expected a tensor of type {', '.join(_DATATYPE_OF.values())}, received the type {number} "
+                "of ONNX",
+                where=f"tensor `{name}`",
+            )
+        shape = tuple(size if isinstance(size, int) else -1 for size in sizes)
+        return TensorSpec(name=name, datatype=_DATATYPE_OF[number], shape=shape)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -169,6 +209,7 @@ def inspect_onnx(model: bytes, where: str) -> OnnxSummary:
         inspection.inputs,
         inspection.outputs,
         inspection.constants,
+        inspection.element_types,
     )
 
 
@@ -183,6 +224,7 @@ class _Inspection:
         self.inputs: dict[str, tuple[Dimension, ...]] = {}
         self.outputs: dict[str, tuple[Dimension, ...]] = {}
         self.constants: dict[str, tuple[int, ...]] = {}
+        self.element_types: dict[str, int] = {}
 
     def walk(self, start: int, stop: int, message: str, depth: int) -> dict[int, list[str]]:
         """Visit one message in ``data[start:stop]``; return its fields, with the text of a node's."""
@@ -231,7 +273,9 @@ class _Inspection:
         """Note the sizes of an input, an output or a constant of the main graph."""
         if field in {_GRAPH_INPUT, _GRAPH_OUTPUT}:
             sizes = self.inputs if field == _GRAPH_INPUT else self.outputs
-            sizes[self._name(start, stop, _VALUE_INFO_NAME)] = tuple(self._dimensions(start, stop))
+            name = self._name(start, stop, _VALUE_INFO_NAME)
+            sizes[name] = tuple(self._dimensions(start, stop))
+            self.element_types[name] = self._element_type(start, stop)
         elif field == _GRAPH_CONSTANT:
             self.constants[self._name(start, stop, _TENSOR_NAME)] = tuple(self._sizes(start, stop))
 
@@ -257,6 +301,16 @@ class _Inspection:
                 elif number == _DIMENSION_NAME and kind == 2:
                     size = self._text(text, text_end)
             yield size
+
+    def _element_type(self, start: int, stop: int, level: int = 0) -> int:
+        found = 0
+        for field, wire_type, value, body, end in self._fields(start, stop):
+            if field == _PATH_TO_ELEMENT_TYPE[level]:
+                if level + 1 < len(_PATH_TO_ELEMENT_TYPE) and wire_type == 2:
+                    found = self._element_type(body, end, level + 1)
+                elif wire_type == 0:
+                    found = value
+        return found
 
     def _sizes(self, start: int, stop: int) -> Iterator[int]:
         for field, wire_type, value, body, end in self._fields(start, stop):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -46,14 +47,17 @@ def test_target(
     report = check_adapter(name)
 
     def show(console: Any) -> None:
-        rows = [(case.case, "passed" if case.passed else "FAILED", case.detail) for case in report.cases]
-        console.print(table(f"{report.adapter} on {report.device}", ("case", "result", "detail"), rows))
-        passed = sum(case.passed for case in report.cases)
-        console.print(f"{passed} of {len(report.cases)} cases passed in {duration(report.seconds)}")
+        rows = [(case.case, case.outcome, case.detail) for case in report.cases]
+        console.print(table(f"{report.adapter} on {report.device}", ("case", "outcome", "detail"), rows))
+        counts = Counter(case.outcome for case in report.cases)
+        refused = f", {counts['refused']} were refused" if counts["refused"] else ""
+        console.print(
+            f"{counts['passed']} of {len(report.cases)} cases passed{refused} in {duration(report.seconds)}"
+        )
 
     session.answer(report.as_dict(), show)
     if not report.passed:
-        failed = ", ".join(case.case for case in report.cases if not case.passed)
+        failed = ", ".join(case.case for case in report.cases if case.outcome == "failed")
         raise GateError(f"the adapter does not keep the contract: {failed}", where=f"target `{name}`")
 
 

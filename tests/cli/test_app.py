@@ -165,15 +165,15 @@ def test_doctor(graphbox: Call) -> None:
     assert document["graphbox"] == package.__version__
     assert document["packages"]["numpy"]
     assert document["memory"]["total_bytes"] > 0
-    assert document["targets"][0]["adapter"] == "onnxruntime_cpu"
+    assert document["targets"][0]["adapter"] == "onnxruntime"
     assert "processor" in graphbox("doctor").out
 
 
 def test_targets(graphbox: Call) -> None:
     (target, *_) = graphbox("targets", "--json").json
-    assert target["adapter"] == "onnxruntime_cpu"
+    assert target["adapter"] == "onnxruntime"
     assert target["available"] is True
-    assert "onnxruntime_cpu" in graphbox("targets").out
+    assert "onnxruntime" in graphbox("targets").out
 
 
 def test_fault_is_reported_with_a_file(graphbox: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,7 +305,7 @@ def option_of_the_wrong_type(folder: Path) -> Arguments:
 
 @mistake(2)
 def unknown_target(folder: Path) -> Arguments:
-    return ["targets", "test", "onnxruntime"]
+    return ["targets", "test", "onnxruntime_cpu"]
 
 
 @mistake(2)

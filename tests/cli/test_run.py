@@ -64,7 +64,7 @@ def test_bench_in_the_document(report: dict[str, Any]) -> None:
     versions = report["bench"]["citer"]
     assert [(each["version"], each["precision"]) for each in versions] == [(1, "float32"), (2, "int8")]
     for each in versions:
-        assert each["effective"]["adapter"] == "onnxruntime_cpu"
+        assert each["effective"]["adapter"] == "onnxruntime"
         assert [(batch["operation"], batch["batch"]) for batch in each["batches"]] == [
             ("neighbors", 1),
             ("infer", 1),

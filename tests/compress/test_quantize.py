@@ -49,7 +49,7 @@ def _model(with_notes: bool = True, unused: bool = False) -> bytes:
 
 
 def _run(model: bytes, x: Any) -> Any:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     with compile_model(adapter, model, device, Options()) as program:
         return program.run({"x": x})["y"]
 

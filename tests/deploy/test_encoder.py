@@ -161,11 +161,11 @@ def test_a_warm_model_has_read_what_its_first_request_needs(tmp_path: Path) -> N
 
 
 def test_what_runs_is_reported(encoder: DeployedEncoder, embedding: DeployedEncoder) -> None:
-    assert encoder.effective["adapter"] == "onnxruntime_cpu"
+    assert encoder.effective["adapter"] == "onnxruntime"
     assert encoder.effective["provider"] == "CPUExecutionProvider"
     assert encoder.effective["threads"] == 1
     assert encoder.effective["precision"] == "float32"
-    assert embedding.effective["adapter"] == "onnxruntime_cpu"
+    assert embedding.effective["adapter"] == "onnxruntime"
 
 
 def test_a_closed_model_refuses(tmp_path: Path) -> None:

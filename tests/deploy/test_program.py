@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.deploy import CheckedProgram, DeployedEncoder, Options, choose, compile_model
+from graphbox.deploy import CheckedProgram, DeployedEncoder, Options, Package, choose, compile_model
 from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError, UsageError
 
 
 @pytest.fixture
 def program() -> CheckedProgram:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     return compile_model(adapter, sum_model(), device, Options())
 
 
@@ -62,7 +62,7 @@ def test_wrong_places_for_outputs_are_refused(program: CheckedProgram, out: Any,
 
 
 def test_minus_one_does_not_read_the_last_row() -> None:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     rows = np.arange(10, dtype=np.float32).reshape(5, 2)
     with compile_model(adapter, gather_model(), device, Options()) as program:
         result = program.run({"rows": rows, "positions": np.array([4, 0])})["result"]
@@ -86,27 +86,27 @@ def test_inputs_that_do_not_fit_each_other_are_refused(encoder: DeployedEncoder)
 
 @pytest.mark.parametrize("threads", [0, -2])
 def test_threads_are_at_least_one(threads: int) -> None:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     with pytest.raises(UsageError, match=f"at least 1 thread, received {threads}"):
         compile_model(adapter, sum_model(), device, Options(threads=threads))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_are_those_asked_for(threads: int) -> None:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     with compile_model(adapter, sum_model(), device, Options(threads=threads)) as program:
         assert program.effective["threads"] == threads
 
 
 @pytest.mark.parametrize("model", [b"", b"not a model", sum_model()[:-9]])
 def test_what_is_no_model_is_refused(model: bytes) -> None:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     with pytest.raises(FormatError):
         compile_model(adapter, model, device, Options())
 
 
 def test_a_model_the_runtime_cannot_run_is_refused_with_its_reason() -> None:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     model = sum_model(operator="NoSuchOperator")
     support = adapter.supports(model, device)
     assert not support.supported
@@ -117,16 +117,18 @@ def test_a_model_the_runtime_cannot_run_is_refused_with_its_reason() -> None:
 
 def test_lower_precision_has_to_be_allowed() -> None:
     """A backend that quietly computes in fewer bits is refused, unless that was allowed."""
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
 
     class Hasty:
         name = "hasty"
         api = 1
+        builds_ahead = False
         probe = adapter.probe
         supports = adapter.supports
+        build = adapter.build
 
-        def compile(self, *arguments: Any) -> Any:
-            program = adapter.compile(*arguments)
+        def load(self, package: Package) -> Any:
+            program: Any = adapter.load(package)
             program.effective = {**program.effective, "precision": "bfloat16"}
             return program
 

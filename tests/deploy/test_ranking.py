@@ -19,7 +19,7 @@ RANDOM = np.random.default_rng(0)
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[CheckedProgram]:
-    adapter, device = choose("onnxruntime_cpu")
+    adapter, device = choose("onnxruntime")
     with compile_model(adapter, RANKING_MODEL, device, Options()) as compiled:
         yield compiled
 

@@ -21,11 +21,14 @@ from graphbox.deploy import Device, Support
 class Adapter:
     name = "npu"
     api = 1
+    builds_ahead = False
     def probe(self):
         return [Device("npu:0", "npu", "Imaginary 9000", available=False, reason="its driver is not loaded")]
     def supports(self, model, device):
         return Support(supported=True)
-    def compile(self, model, device, options):
+    def build(self, model, device, options, folder):
+        raise AssertionError("was never available")
+    def load(self, package):
         raise AssertionError("was never available")
 
 adapter = Adapter()
@@ -37,11 +40,14 @@ from graphbox.deploy import Device, Support
 class Adapter:
     name = "picky"
     api = 1
+    builds_ahead = False
     def probe(self):
         return [Device("gpu:0", "gpu", "Picky GPU", available=True)]
     def supports(self, model, device):
         return Support(supported=False, reason="it has no TopK")
-    def compile(self, model, device, options):
+    def build(self, model, device, options, folder):
+        raise AssertionError("was asked although it supports nothing")
+    def load(self, package):
         raise AssertionError("was asked although it supports nothing")
 
 adapter = Adapter()
@@ -49,13 +55,14 @@ adapter = Adapter()
 
 
 def test_the_cpu_is_there() -> None:
-    assert "onnxruntime_cpu" in adapter_names()
-    (cpu,) = (target for target in targets() if target.adapter == "onnxruntime_cpu")
+    assert "onnxruntime" in adapter_names()
+    cpu, *gpus = (target for target in targets() if target.adapter == "onnxruntime")
     assert cpu.available
     assert cpu.reason is None
     assert cpu.device is not None
     assert cpu.device.kind == "cpu"
     assert cpu.distribution.startswith("graphbox ")
+    assert [gpu.device.name for gpu in gpus if gpu.device] == ["cuda:0", "tensorrt:0"]
 
 
 def test_only_what_an_adapter_looked_for_is_listed() -> None:
@@ -66,9 +73,9 @@ def test_unknown_targets_are_suggested() -> None:
     for call in (load_adapter, choose, targets):
         with pytest.raises(NotFoundError) as caught:
             call("onnxruntime_cqu")
-        assert caught.value.hint == "did you mean `onnxruntime_cpu`?"
+        assert caught.value.hint == "did you mean `onnxruntime`?"
     with pytest.raises(NotFoundError) as caught:
-        choose("onnxruntime_cpu/cpv")
+        choose("onnxruntime/cpv")
     assert caught.value.hint == "did you mean `cpu`?"
 
 
@@ -79,7 +86,7 @@ def test_another_package_adds_a_target(install: Any, sample: SampleModel, tmp_pa
     path = write_encoder(tmp_path / "models" / "1", sample).path
     with open_encoder(path, target="onnx_reference") as model, open_encoder(path) as usual:
         assert model.effective["provider"] == "ReferenceEvaluator"
-        assert usual.effective["adapter"] == "onnxruntime_cpu"
+        assert usual.effective["adapter"] == "onnxruntime"
         nodes = np.arange(40)
         np.testing.assert_allclose(model.encode_indices(nodes), sample.encode(nodes.tolist()), atol=2e-6)
         received, expected = model.neighbors(["package-001"], 5), usual.neighbors(["package-001"], 5)
@@ -92,13 +99,13 @@ def test_what_is_absent_says_why(install: Any) -> None:
     assert (found.available, found.reason) == (False, "its driver is not loaded")
     with pytest.raises(BackendMissingError, match="npu: its driver is not loaded"):
         choose("npu")
-    assert choose("auto")[0].name == "onnxruntime_cpu"
+    assert choose("auto")[0].name == "onnxruntime"
 
 
 def test_a_model_goes_where_it_can_run(install: Any) -> None:
     install("picky", "picky_gpu", PICKY)
     assert choose("auto")[0].name == "picky"
-    assert choose("auto", sum_model())[0].name == "onnxruntime_cpu"
+    assert choose("auto", sum_model())[0].name == "onnxruntime"
     with pytest.raises(UnsupportedError, match="picky/gpu:0 cannot run this model: it has no TopK"):
         choose("picky", sum_model())
 
@@ -127,9 +134,9 @@ def test_a_model_goes_where_it_can_run(install: Any) -> None:
 )
 def test_a_broken_adapter_hides_no_other(install: Any, text: str, reason: str) -> None:
     install("broken", "broken_adapter", text)
-    found = {target.adapter: target for target in targets()}
+    found = {target.adapter: target for target in reversed(targets())}  # the first device of each adapter
     assert not found["broken"].available
     assert reason in (found["broken"].reason or "")
-    assert found["onnxruntime_cpu"].available
+    assert found["onnxruntime"].available
     with pytest.raises(BackendMissingError):
         choose("broken")

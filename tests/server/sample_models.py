@@ -201,7 +201,7 @@ def build_workspace(root: Path) -> Workspace:
     add_model(workspace, "companion", write_encoder)
     add_model(workspace, "section", write_vectors)
     add_model(workspace, "numbers", write_numbers)
-    measured = BenchRecord("onnxruntime_cpu", 32, 1, 0.5, 0.9, 64_000.0, datetime.now(UTC), "infer")
+    measured = BenchRecord("onnxruntime", 32, 1, 0.5, 0.9, 64_000.0, datetime.now(UTC), "infer")
     workspace.add_benches("companion", 1, [measured])
     workspace.graph_path("debian").mkdir()
     workspace.add_graph(

@@ -465,7 +465,7 @@ def test_removing_the_active_version_goes_back_to_the_one_promoted_before(worksp
 def test_benches_replace_older_ones(workspace: Workspace) -> None:
     version = make_model(workspace)
     for p50_ms in (2.0, 1.0):
-        bench = BenchRecord("onnxruntime_cpu", 32, 1, p50_ms, 3.0, 1000.0, datetime.now(UTC), "infer")
+        bench = BenchRecord("onnxruntime", 32, 1, p50_ms, 3.0, 1000.0, datetime.now(UTC), "infer")
         workspace.add_benches("encoder", version, [bench])
     assert [bench.p50_ms for bench in workspace.model("encoder").bench] == [1.0]
 
@@ -473,7 +473,7 @@ def test_benches_replace_older_ones(workspace: Workspace) -> None:
 def test_remove_model_versions(workspace: Workspace) -> None:
     first, second = make_model(workspace), make_model(workspace)
     workspace.add_benches(
-        "encoder", second, [BenchRecord("onnxruntime_cpu", 1, 1, 1.0, 1.0, 1.0, datetime.now(UTC), "infer")]
+        "encoder", second, [BenchRecord("onnxruntime", 1, 1, 1.0, 1.0, 1.0, datetime.now(UTC), "infer")]
     )
     assert workspace.remove_model("encoder", second) == 100
     assert workspace.model("encoder").version == first

@@ -6,6 +6,7 @@ A package makes it known with the entry point
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from graphbox.deploy import Device, Effective, Options, Support, TensorSpec
+from graphbox.deploy import Device, Effective, Options, Package, Support, TensorSpec
 from graphbox.deploy.protocol import DTYPE_OF, Feeds
 from graphbox.errors import InvalidRequestError, UnsupportedError
 
@@ -62,6 +63,7 @@ class OnnxReference:
 
     name = "onnx_reference"
     api = 1
+    builds_ahead = False
 
     def probe(self) -> list[Device]:
         return [Device("numpy", "other", "ONNX reference evaluator", available=True)]
@@ -73,8 +75,11 @@ class OnnxReference:
             return Support(supported=False, reason=error.message)
         return Support(supported=True)
 
-    def compile(self, model: bytes, device: Device, options: Options) -> ReferenceProgram:
-        return ReferenceProgram(model, device)
+    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:
+        """The evaluator reads the model itself: there is nothing to write."""
+
+    def load(self, package: Package) -> ReferenceProgram:
+        return ReferenceProgram(package.model, package.device)
 
 
 def _tensor(value: Any) -> TensorSpec:

@@ -1,0 +1,180 @@
+"""OpenVINO: Intel's runtime, on the CPU and on Intel's GPUs and NPUs.
+
+Its package brings another one that sends telemetry, and makes a folder in the user's home as soon as it is
+imported. OpenVINO works without it, so it is kept from being imported.
+
+On processors with bfloat16 it computes float32 models in bfloat16 unless it is told otherwise (an error of
+1e-3 instead of 1e-7), so the precision is asked for, and read back from what was compiled.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.artifact import inspect_onnx
+from graphbox.deploy.adapters.processor import processor_features
+from graphbox.deploy.adapters.results import written
+from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Package, Support
+from graphbox.errors import BackendMissingError, FormatError, InvalidRequestError, UnsupportedError
+
+_COMPILED = "model.blob"
+_TELEMETRY = "openvino_telemetry"
+_PRECISION_OF = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+
+
+class OpenVinoProgram:
+    """A compiled model with a pool of requests; ``run`` is thread-safe."""
+
+    def __init__(self, package: Package) -> None:
+        openvino = _openvino()
+        folder = package.folder
+        assert folder is not None  # noqa: S101 - this adapter builds ahead
+        settings = _settings(package.options)
+        with _refusals():
+            self._compiled: Any = openvino.Core().import_model(
+                (folder / _COMPILED).read_bytes(), _plugin(package.device), settings
+            )
+        self._requests: queue.LifoQueue[Any] = queue.LifoQueue()
+        summary = inspect_onnx(package.model, "the model")
+        self.inputs = summary.input_tensors
+        self.outputs = summary.output_tensors
+        self.effective = self._found(package, summary.precision, openvino.__version__)
+
+    def _found(self, package: Package, wanted: str, version: str) -> Effective:
+        computed = self._compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+        precision = _PRECISION_OF.get(computed, computed)
+        return {
+            "provider": f"{_plugin(package.device)} plugin",
+            "device": package.device.name,
+            # Integer products are in the model itself, and what is not one is in `precision`.
+            "precision": wanted if precision == "float32" else precision,
+            "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
+            "fallback_nodes": [],  # the model is compiled for one plugin, not for HETERO
+            "runtime": f"openvino {version}",
+        }
+
+    def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Run the model; see `graphbox.deploy.protocol.Program.run`."""
+        with self._request() as request, _refusals(InvalidRequestError):
+            values = request.infer({name: np.ascontiguousarray(array) for name, array in feeds.items()})
+            found = {}
+            for port, tensor in zip(self._compiled.outputs, self.outputs, strict=True):
+                # A copy: the request keeps its arrays for the next call.
+                found[tensor.name] = written(values[port].copy(), tensor.name, out)
+            return found
+
+    @contextmanager
+    def _request(self) -> Iterator[Any]:
+        """Lend a request to one call: a request runs one at a time."""
+        try:
+            request = self._requests.get_nowait()
+        except queue.Empty:
+            request = self._compiled.create_infer_request()
+        try:
+            yield request
+        finally:
+            self._requests.put(request)
+
+    def close(self) -> None:
+        """Drop the model."""
+        self._requests = queue.LifoQueue()
+        self._compiled = None
+
+
+class OpenVino:
+    """Adapter for OpenVINO's plugins; a package is the model as the plugin exports it."""
+
+    name = "openvino"
+    api = API_VERSION
+    builds_ahead = True
+
+    def probe(self) -> list[Device]:
+        """Return the devices of the plugins, each of them having compiled a model."""
+        try:
+            openvino = _openvino()
+        except BackendMissingError as error:
+            return [Device("cpu", "cpu", "OpenVINO", available=False, reason=error.message)]
+        core = openvino.Core()
+        return [_probed(core, name, openvino.__version__) for name in core.available_devices]
+
+    def supports(self, model: bytes, device: Device) -> Support:
+        """Return whether the plugin compiles the model."""
+        try:
+            _compiled(model, device, Options())
+        except (UnsupportedError, FormatError) as error:
+            return Support(supported=False, reason=error.message)
+        return Support(supported=True)
+
+    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:
+        """Write the compiled model; see `graphbox.deploy.protocol.Adapter.build`."""
+        compiled = _compiled(model, device, options).export_model()
+        (folder / _COMPILED).write_bytes(compiled.getvalue())
+
+    def load(self, package: Package) -> OpenVinoProgram:
+        """Return the model that was compiled; see `graphbox.deploy.protocol.Adapter.load`."""
+        return OpenVinoProgram(package)
+
+
+def _openvino() -> Any:
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault(_TELEMETRY, None)  # None: importing it raises ImportError
+    try:
+        return import_module("openvino")
+    except ImportError as error:
+        raise BackendMissingError(
+            f"expected the package `openvino`, which is not there ({error})",
+            hint="`pip install 'graphbox[openvino]'`",
+        ) from error
+
+
+def _probed(core: Any, plugin: str, version: str) -> Device:
+    kinds: dict[str, Literal["cpu", "gpu", "npu", "other"]] = {"CPU": "cpu", "GPU": "gpu", "NPU": "npu"}
+    kind = kinds.get(plugin.partition(".")[0], "other")
+    description = str(core.get_property(plugin, "FULL_DEVICE_NAME"))
+    details = {
+        "runtime": f"openvino {version}",
+        "capabilities": " ".join(core.get_property(plugin, "OPTIMIZATION_CAPABILITIES")),
+        "processor": processor_features(),
+    }
+    return Device(plugin.lower(), kind, description, available=True, reason=None, details=details)
+
+
+def _plugin(device: Device) -> str:
+    return device.name.upper()
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    return {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": options.threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else products with int8 weights are computed in int8
+    }
+
+
+def _compiled(model: bytes, device: Device, options: Options) -> Any:
+    core = _openvino().Core()
+    with _refusals():
+        return core.compile_model(core.read_model(io.BytesIO(model)), _plugin(device), _settings(options))
+
+
+@contextmanager
+def _refusals(kind: type[UnsupportedError | InvalidRequestError] = UnsupportedError) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise kind(f"OpenVINO refused it: {' '.join(str(error).split())[:600]}") from error
+
+
+adapter = OpenVino()

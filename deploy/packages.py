@@ -1,0 +1,240 @@
+"""Compiled models in files: built once for a model, a device and a runtime, and loaded from then on.
+
+A package is a folder named by its key, the digest of all that it depends on: the model's bytes, the adapter
+with the version of its distribution, the device with the versions and capabilities that its probe found, and
+the options. A package for an old driver is therefore never found; it stays until it was not used for
+`_UNUSED_DAYS` days. ``package.json`` lists the digest of each file. A package that is not as it was written
+is built again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from platformdirs import user_cache_path
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from graphbox.artifact.manifest import is_plain_name
+from graphbox.deploy.protocol import API_VERSION, Adapter, Device, Options, Package
+from graphbox.deploy.select import distribution_of
+from graphbox.durable import flush_to_disk
+from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
+
+__all__ = ["FOLDER_VARIABLE", "packages_folder", "prepared"]
+
+FOLDER_VARIABLE = "GRAPHBOX_PACKAGES"
+"""Environment variable that names the folder of packages."""
+
+_DESCRIPTION = "package.json"
+_FORMAT = 1
+_UNUSED_DAYS = 30
+_ABANDONED_HOURS = 24
+_ATTEMPTS = 10
+_CHUNK_BYTES = 1 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _File(BaseModel):
+    """Size and digest of a file of a package."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: int
+    sha256: str
+
+
+class _Description(BaseModel):
+    """The content of ``package.json``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: int
+    key: str
+    adapter: str
+    device: str
+    files: dict[str, _File]
+
+
+def packages_folder() -> Path:
+    """Return the folder that packages are kept in: `FOLDER_VARIABLE`, or a part of the user's cache."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named).absolute() if named else user_cache_path("graphbox") / "packages"
+
+
+def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -> Package:
+    """Return a model ready to be loaded, built before or now.
+
+    Args:
+        adapter: of the device.
+        model: an ONNX file's content (checked).
+        device: where it is to run.
+        options: what is asked for.
+
+    Raises:
+        UnsupportedError: the device cannot run the model.
+        DoesNotFitError: the disk is full.
+        FormatError: others than this user may write the folder of packages, or the adapter wrote what is no
+            package.
+        GraphboxError: the system refuses to write there.
+    """
+    if not adapter.builds_ahead:
+        return Package(model, device, options)
+    key = _key(adapter, model, device, options)
+    folder = packages_folder()
+    with _system_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_writable_by_others(folder)
+        path = folder / key
+        if not _is_complete(path, key):
+            _remove_unused(folder)
+            _build(adapter, model, device, options, path)
+        os.utime(path / _DESCRIPTION)
+    return Package(model, device, options, path)
+
+
+def _key(adapter: Adapter, model: bytes, device: Device, options: Options) -> str:
+    parts = {
+        "format": _FORMAT,
+        "api": API_VERSION,
+        "adapter": adapter.name,
+        "distribution": distribution_of(adapter.name),
+        "code": _code_digest(adapter),
+        "device": [device.name, device.kind, device.description, sorted(device.details.items())],
+        "options": asdict(options),
+        "model": hashlib.sha256(model).hexdigest(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _code_digest(adapter: Adapter) -> str:
+    """Return the digest of the adapter's module, which may change under one version while it is developed."""
+    path = getattr(sys.modules.get(type(adapter).__module__), "__file__", None)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+
+
+def _build(adapter: Adapter, model: bytes, device: Device, options: Options, path: Path) -> None:
+    """Build beside ``path``, and move the whole into place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    beside.mkdir(mode=0o700)
+    try:
+        adapter.build(model, device, options, beside)
+        files = {name: _record(beside / name) for name in _written(adapter, beside)}
+        description = _Description(
+            format=_FORMAT, key=path.name, adapter=adapter.name, device=device.name, files=files
+        )
+        (beside / _DESCRIPTION).write_text(description.model_dump_json(indent=2))
+        for name in (*files, _DESCRIPTION):
+            flush_to_disk(beside / name)
+        flush_to_disk(beside)
+        _move_into_place(beside, path)
+        flush_to_disk(path.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _written(adapter: Adapter, folder: Path) -> list[str]:
+    """Return the names of the files that an adapter wrote."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    for name in names:
+        mode = (folder / name).lstat().st_mode
+        if not stat.S_ISREG(mode) or not is_plain_name(name) or name == _DESCRIPTION:
+            raise FormatError(
+                f"expected plain files with plain names of the adapter `{adapter.name}`, received `{name}`",
+                where=str(folder),
+            )
+    if not names:
+        raise FormatError(
+            f"expected files of the adapter `{adapter.name}`, which builds ahead, received none",
+            where=str(folder),
+        )
+    return names
+
+
+def _move_into_place(beside: Path, path: Path) -> None:
+    """Let ``path`` be the folder ``beside``, unless another process has built the same meanwhile."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            beside.rename(path)
+            return
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST} or attempt == _ATTEMPTS - 1:
+                raise
+        if _is_complete(path, path.name):
+            return
+        damaged = beside.with_suffix(".damaged")
+        with suppress(FileNotFoundError):  # another process has moved it
+            path.rename(damaged)
+        shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _is_complete(path: Path, key: str) -> bool:
+    """Return whether a package is there, with every byte that was written."""
+    try:
+        description = _Description.model_validate_json((path / _DESCRIPTION).read_bytes())
+        if description.format != _FORMAT or description.key != key or not description.files:
+            return False
+        return all(
+            is_plain_name(name) and _record(path / name) == record
+            for name, record in description.files.items()
+        )
+    except (OSError, ValidationError):
+        return False
+
+
+def _record(path: Path) -> _File:
+    digest = hashlib.sha256()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as stream:
+        while block := stream.read(_CHUNK_BYTES):
+            digest.update(block)
+        return _File(bytes=stream.tell(), sha256=digest.hexdigest())
+
+
+def _refuse_writable_by_others(folder: Path) -> None:
+    """Refuse a folder whose packages, which are machine code, another user could have written."""
+    found = folder.stat()
+    if found.st_uid in {os.geteuid(), 0} and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return
+    raise FormatError(
+        f"expected a folder that only you can write, received mode {stat.filemode(found.st_mode)} of user "
+        f"{found.st_uid}",
+        where=str(folder),
+        hint=f"`chmod go-w` the folder, or name another one by {FOLDER_VARIABLE}",
+    )
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove packages that were not used for long, and what killed processes left."""
+    now = time.time()
+    for path in folder.iterdir():
+        is_partial = path.name.startswith(".")
+        used = path if is_partial else path / _DESCRIPTION
+        limit_s = 3600 * (_ABANDONED_HOURS if is_partial else 24 * _UNUSED_DAYS)
+        with suppress(OSError):  # another process removes it too
+            if now - used.stat().st_mtime > limit_s:
+                shutil.rmtree(path)
+
+
+@contextmanager
+def _system_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        kind: type[GraphboxError] = DoesNotFitError if error.errno in _NO_ROOM else GraphboxError
+        raise kind(
+            f"cannot keep compiled models: {error.strerror or error}",
+            where=str(folder),
+            hint=f"free some disk space, or name another folder by {FOLDER_VARIABLE}",
+        ) from error
