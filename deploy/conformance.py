@@ -7,14 +7,18 @@ and the answers computed with NumPy alone.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import itertools
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,64 +29,40 @@ from graphbox.deploy.conformance_models import (
     gather_model,
     sum_model,
 )
+from graphbox.deploy.conformance_report import CaseResult, ConformanceReport
+from graphbox.deploy.packages import FOLDER_VARIABLE
 from graphbox.deploy.program import CheckedProgram, compile_model
 from graphbox.deploy.protocol import Adapter, Device, Options
 from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, UnsupportedError, UsageError
 
-__all__ = ["CaseResult", "ConformanceReport", "check_adapter"]
+__all__ = ["check_adapter"]
 
 _BATCHES = (0, 1, 2, 31, 256)
 _THREADS = 8
-_CYCLES = 200
 _MAX_GROWTH_BYTES = 32 << 20
+_BUILD_TIMEOUT_S = 300.0
+_POLL_S = 0.001
+_BUILD = """
+import sys
+from graphbox.deploy import Options, choose
+from graphbox.deploy.conformance_models import sum_model
+from graphbox.deploy.packages import prepared
+adapter, device = choose(sys.argv[1])
+prepared(adapter, sum_model(), device, Options())
+"""
 _TOLERANCE = {"float32": 1e-5}
 _LOWER_PRECISION_TOLERANCE = 5e-3
 
-Outcome = Literal["passed", "refused", "failed"]
 Check = Callable[[Adapter, Device], None]
 
 
-@dataclass(frozen=True)
-class CaseResult:
-    """One case.
-
-    Attributes:
-        case: what was looked at.
-        outcome: ``refused`` where the adapter says that it does not support the operator, and keeps to that.
-        detail: what went wrong, or why it was refused.
-    """
-
-    case: str
-    outcome: Outcome
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class ConformanceReport:
-    """All cases of one adapter on one device."""
-
-    adapter: str
-    device: str
-    runtime: str
-    seconds: float
-    cases: tuple[CaseResult, ...]
-
-    @property
-    def passed(self) -> bool:
-        """Whether no case failed."""
-        return not any(case.outcome == "failed" for case in self.cases)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return {**asdict(self), "passed": self.passed}
-
-
-def check_adapter(target: str) -> ConformanceReport:
+def check_adapter(target: str, cycles: int = 1000) -> ConformanceReport:
     """Run every case on a target.
 
     Args:
         target: an adapter's name, or ``adapter/device``.
+        cycles: how often a program is loaded and closed, to see that memory stays flat.
 
     Raises:
         NotFoundError: when there is no such target.
@@ -92,8 +72,16 @@ def check_adapter(target: str) -> ConformanceReport:
     adapter, device = choose(target)
     with compile_model(adapter, sum_model(), device, Options()) as program:
         runtime = program.effective["runtime"]
-    cases = tuple(_result(name, check, adapter, device) for name, check in _cases())
-    return ConformanceReport(adapter.name, device.name, runtime, time.perf_counter() - start, cases)
+    cases = tuple(_result(name, check, adapter, device) for name, check in _cases(adapter, cycles))
+    return ConformanceReport(
+        adapter=adapter.name,
+        device=device.name,
+        description=device.description,
+        runtime=runtime,
+        graphbox=metadata.version("graphbox"),
+        seconds=round(time.perf_counter() - start, 1),
+        cases=cases,
+    )
 
 
 class _FailedCaseError(Exception):
@@ -116,7 +104,7 @@ def _result(name: str, check: Check, adapter: Adapter, device: Device) -> CaseRe
     return CaseResult(name, "passed")
 
 
-def _cases() -> Iterator[tuple[str, Check]]:
+def _cases(adapter: Adapter, cycles: int) -> Iterator[tuple[str, Check]]:
     for operator in OPERATORS:
         yield f"operator {operator.name}", _operator_check(operator)
     yield from (
@@ -138,8 +126,10 @@ def _cases() -> Iterator[tuple[str, Check]]:
         ("same feeds, same bits", _repeatable),
         (f"{_THREADS} threads on one program", _concurrent),
         ("close twice, then refuse to run", _close),
-        (f"{_CYCLES} programs leave no memory behind", _cycles),
+        (f"{cycles} programs leave no memory behind", _cycles_check(cycles)),
     )
+    if adapter.builds_ahead:
+        yield "killed while it builds, it builds again", _killed
 
 
 def _operator_check(case: OperatorCase) -> Check:
@@ -305,18 +295,51 @@ def _close(adapter: Adapter, device: Device) -> None:
     _expect(UsageError, lambda: program.run({"x": _values()}))
 
 
-def _cycles(adapter: Adapter, device: Device) -> None:
-    def cycle(count: int) -> None:
-        for _ in itertools.repeat(None, count):
-            with _open_sum(adapter, device) as program:
-                program.run({"x": _values()})
+def _cycles_check(cycles: int) -> Check:
+    def check(adapter: Adapter, device: Device) -> None:
+        def cycle(count: int) -> None:
+            for _ in itertools.repeat(None, count):
+                with _open_sum(adapter, device) as program:
+                    program.run({"x": _values()})
 
-    cycle(_CYCLES // 10)
-    before = _resident_bytes()
-    cycle(_CYCLES)
-    growth = _resident_bytes() - before
-    if growth > _MAX_GROWTH_BYTES:
-        raise _FailedCaseError(f"expected at most {_MAX_GROWTH_BYTES} bytes more, received {growth}")
+        cycle(max(1, cycles // 10))
+        before = _resident_bytes()
+        cycle(cycles)
+        growth = _resident_bytes() - before
+        if growth > _MAX_GROWTH_BYTES:
+            raise _FailedCaseError(f"expected at most {_MAX_GROWTH_BYTES} bytes more, received {growth}")
+
+    return check
+
+
+def _killed(adapter: Adapter, device: Device) -> None:
+    """Kill a process that builds as soon as there is something, then build the same here."""
+    with tempfile.TemporaryDirectory() as folder, _packages_in(Path(folder)):
+        target = f"{adapter.name}/{device.name}"
+        process = subprocess.Popen([sys.executable, "-c", _BUILD, target])
+        deadline = time.monotonic() + _BUILD_TIMEOUT_S
+        while process.poll() is None and not any(Path(folder).iterdir()):
+            if time.monotonic() > deadline:
+                process.kill()
+                raise _FailedCaseError(f"a process built nothing within {_BUILD_TIMEOUT_S:g} s")
+            time.sleep(_POLL_S)
+        process.kill()
+        process.wait()
+        with _open_sum(adapter, device) as program:
+            _compare(program.run({"x": _values()})["result"], 2 * _values(), 1e-5, "after the kill")
+
+
+@contextlib.contextmanager
+def _packages_in(folder: Path) -> Iterator[None]:
+    before = os.environ.get(FOLDER_VARIABLE)
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[FOLDER_VARIABLE]
+        else:
+            os.environ[FOLDER_VARIABLE] = before
 
 
 def _resident_bytes() -> int:

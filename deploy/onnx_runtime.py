@@ -21,11 +21,19 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["VARIABLE", "Telemetry", "disable_telemetry", "load_onnxruntime", "telemetry"]
+__all__ = [
+    "VARIABLE",
+    "Telemetry",
+    "disable_telemetry",
+    "load_onnxruntime",
+    "onnxruntime_owners",
+    "telemetry",
+]
 
 VARIABLE = "ORT_DISABLE_TELEMETRY"
 """Environment variable that ONNX Runtime reads once, while it is imported."""
@@ -79,6 +87,15 @@ def load_onnxruntime() -> Any:
     module = importlib.import_module(_PACKAGE)
     _finish_import()
     return module
+
+
+@functools.cache
+def onnxruntime_owners() -> list[str]:
+    """Return the distributions that installed the folder ``onnxruntime``.
+
+    Of several, the files are of the one that was installed last.
+    """
+    return sorted(set(metadata.packages_distributions().get(_PACKAGE, [])))
 
 
 def telemetry() -> Telemetry:

@@ -3,7 +3,8 @@
 A package is a folder named by its key, the digest of all that it depends on: the model's bytes, the adapter
 with the version of its distribution, the device with the versions and capabilities that its probe found, and
 the options. A package for an old driver is therefore never found; it stays until it was not used for
-`_UNUSED_DAYS` days. ``package.json`` lists the digest of each file. A package that is not as it was written
+`_UNUSED_DAYS` days. ``package.json`` lists the digest of each file by its path in the folder, which is of
+plain names. A package that is not as it was written
 is built again.
 """
 
@@ -32,16 +33,17 @@ from graphbox.deploy.select import distribution_of
 from graphbox.durable import flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
 
-__all__ = ["FOLDER_VARIABLE", "packages_folder", "prepared"]
+__all__ = ["DESCRIPTION_FILE", "FOLDER_VARIABLE", "packages_folder", "prepared"]
 
 FOLDER_VARIABLE = "GRAPHBOX_PACKAGES"
 """Environment variable that names the folder of packages."""
 
-_DESCRIPTION = "package.json"
+DESCRIPTION_FILE = "package.json"
 _FORMAT = 1
 _UNUSED_DAYS = 30
 _ABANDONED_HOURS = 24
 _ATTEMPTS = 10
+_MAX_DEPTH = 8
 _CHUNK_BYTES = 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -100,7 +102,7 @@ def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -
         if not _is_complete(path, key):
             _remove_unused(folder)
             _build(adapter, model, device, options, path)
-        os.utime(path / _DESCRIPTION)
+        os.utime(path / DESCRIPTION_FILE)
     return Package(model, device, options, path)
 
 
@@ -134,10 +136,10 @@ def _build(adapter: Adapter, model: bytes, device: Device, options: Options, pat
         description = _Description(
             format=_FORMAT, key=path.name, adapter=adapter.name, device=device.name, files=files
         )
-        (beside / _DESCRIPTION).write_text(description.model_dump_json(indent=2))
-        for name in (*files, _DESCRIPTION):
+        (beside / DESCRIPTION_FILE).write_text(description.model_dump_json(indent=2))
+        folders = {str(parent) for name in files for parent in Path(name).parents}  # "." too
+        for name in (*files, DESCRIPTION_FILE, *sorted(folders, reverse=True)):
             flush_to_disk(beside / name)
-        flush_to_disk(beside)
         _move_into_place(beside, path)
         flush_to_disk(path.parent)
     finally:
@@ -145,21 +147,32 @@ def _build(adapter: Adapter, model: bytes, device: Device, options: Options, pat
 
 
 def _written(adapter: Adapter, folder: Path) -> list[str]:
-    """Return the names of the files that an adapter wrote."""
-    names = sorted(entry.name for entry in folder.iterdir())
-    for name in names:
-        mode = (folder / name).lstat().st_mode
-        if not stat.S_ISREG(mode) or not is_plain_name(name) or name == _DESCRIPTION:
+    """Return the relative paths of the files that an adapter wrote."""
+    names = []
+    entries = sorted(folder.iterdir())
+    for entry in entries:
+        name = entry.relative_to(folder).as_posix()
+        mode = entry.lstat().st_mode
+        inside = sorted(entry.iterdir()) if stat.S_ISDIR(mode) else []
+        if not (stat.S_ISREG(mode) or inside) or not _is_plain_path(name) or name == DESCRIPTION_FILE:
             raise FormatError(
                 f"expected plain files with plain names of the adapter `{adapter.name}`, received `{name}`",
                 where=str(folder),
             )
+        entries += inside
+        if not inside:
+            names.append(name)
     if not names:
         raise FormatError(
             f"expected files of the adapter `{adapter.name}`, which builds ahead, received none",
             where=str(folder),
         )
     return names
+
+
+def _is_plain_path(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) <= _MAX_DEPTH and all(map(is_plain_name, parts))
 
 
 def _move_into_place(beside: Path, path: Path) -> None:
@@ -182,11 +195,13 @@ def _move_into_place(beside: Path, path: Path) -> None:
 def _is_complete(path: Path, key: str) -> bool:
     """Return whether a package is there, with every byte that was written."""
     try:
-        description = _Description.model_validate_json((path / _DESCRIPTION).read_bytes())
+        description = _Description.model_validate_json((path / DESCRIPTION_FILE).read_bytes())
         if description.format != _FORMAT or description.key != key or not description.files:
             return False
         return all(
-            is_plain_name(name) and _record(path / name) == record
+            _is_plain_path(name)
+            and not any((path / parent).is_symlink() for parent in Path(name).parents)
+            and _record(path / name) == record
             for name, record in description.files.items()
         )
     except (OSError, ValidationError):
@@ -220,7 +235,7 @@ def _remove_unused(folder: Path) -> None:
     now = time.time()
     for path in folder.iterdir():
         is_partial = path.name.startswith(".")
-        used = path if is_partial else path / _DESCRIPTION
+        used = path if is_partial else path / DESCRIPTION_FILE
         limit_s = 3600 * (_ABANDONED_HOURS if is_partial else 24 * _UNUSED_DAYS)
         with suppress(OSError):  # another process removes it too
             if now - used.stat().st_mtime > limit_s:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from graphbox.artifact import TensorSpec, inspect_onnx
 from graphbox.deploy.adapters.processor import processor_name
-from graphbox.deploy.onnx_runtime import load_onnxruntime
+from graphbox.deploy.onnx_runtime import load_onnxruntime, onnxruntime_owners
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Package, Support
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError
@@ -191,7 +190,7 @@ def _tried(provider: _Provider) -> str | None:
     """Return why a model cannot be run with a provider; None: it was."""
     available = load_onnxruntime().get_available_providers()
     if provider.name not in available:
-        owners = " and ".join(_owners())
+        owners = " and ".join(onnxruntime_owners())
         return (
             f"{owners} has no {provider.name}; the distribution `onnxruntime-gpu`, in the place of "
             "`onnxruntime`, has"
@@ -218,14 +217,8 @@ def _tensor(value: Any) -> TensorSpec:
 def _runtime() -> str:
     """Return name and version, and what installed it where that is another distribution, or several."""
     version = f"{_PACKAGE} {load_onnxruntime().__version__}"
-    owners = _owners()
+    owners = onnxruntime_owners()
     return version if owners == [_PACKAGE] else f"{version} of {' and '.join(owners)}"
-
-
-@functools.cache
-def _owners() -> list[str]:
-    """Return the distributions that installed the folder ``onnxruntime``."""
-    return sorted(set(metadata.packages_distributions().get(_PACKAGE, [])))
 
 
 adapter = OnnxRuntime()

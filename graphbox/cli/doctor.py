@@ -56,7 +56,7 @@ def doctor(
 ) -> None:
     """Show versions, processor, memory, disk, GPUs, targets, what is missing; print this in bug reports."""
     from graphbox.deploy import targets
-    from graphbox.deploy.onnx_runtime import telemetry
+    from graphbox.deploy.onnx_runtime import onnxruntime_owners, telemetry
     from graphbox.device_report import gpu_report, usable_device
     from graphbox.pipeline.failure import EXTRAS
 
@@ -79,6 +79,7 @@ def doctor(
         # In this order: `targets` runs a model on each runtime.
         "targets": [asdict(target) for target in targets()],
         "telemetry": [asdict(telemetry())],
+        "onnxruntime_owners": onnxruntime_owners(),
         "web_page": (Path(__file__).parent.parent / "server" / "static" / "index.html").is_file(),
     }
     session.answer(document, lambda console: _show(document, gpu, console))
@@ -99,6 +100,10 @@ def _show(document: dict[str, Any], gpu: GpuReport, console: Console) -> None:
         *_gpu_facts(gpu),
         *(("telemetry", _telemetry_text(each)) for each in document["telemetry"]),
     ]
+    owners = document["onnxruntime_owners"]
+    if len(owners) > 1:
+        text = f"{' and '.join(owners)} install the same files: uninstall them all, then install one"
+        facts.append(("CONFLICT", text))
     for extra, missing in document["missing_extras"].items():
         facts.append((f"extra [{extra}]", f"{', '.join(missing)} missing: pip install 'graphbox[{extra}]'"))
     for label, text in facts:

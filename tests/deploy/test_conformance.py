@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from graphbox.deploy.conformance import check_adapter
+from graphbox.deploy.conformance_report import write_report
 from graphbox.errors import BackendMissingError, NotFoundError
 
 REFERENCE = (Path(__file__).parent / "reference_adapter" / "graphbox_onnx_reference.py").read_text()
@@ -87,12 +88,12 @@ FOUND_BY = {
     "imprecise": "operator Gemm",
     "cleans": "passes NaN and infinity on",
     "ignores out": "writes into out",
-    "leaks": "200 programs leave no memory behind",
+    "leaks": "300 programs leave no memory behind",
 }
 
 
 def test_onnxruntime_on_the_cpu_passes() -> None:
-    report = check_adapter("onnxruntime")
+    report = check_adapter("onnxruntime", cycles=300)
     assert [case for case in report.cases if case.outcome != "passed"] == []
     assert report.passed
     assert len(report.cases) > 45
@@ -101,14 +102,25 @@ def test_onnxruntime_on_the_cpu_passes() -> None:
 
 def test_an_adapter_of_another_package_passes(install: Any) -> None:
     install("onnx_reference", "graphbox_onnx_reference", REFERENCE)
-    report = check_adapter("onnx_reference")
+    report = check_adapter("onnx_reference", cycles=300)
     assert [case for case in report.cases if case.outcome != "passed"] == []
+
+
+@pytest.mark.parametrize("name", ["openvino", "iree"])
+def test_adapters_that_build_ahead_pass(name: str, tmp_path: Path) -> None:
+    report = check_adapter(name, cycles=60)
+    assert [case for case in report.cases if case.outcome == "failed"] == []
+    refused = [case.case for case in report.cases if case.outcome == "refused"]
+    assert refused == (["operator MatMulInteger"] if name == "iree" else [])
+    assert report.cases[-1].case == "killed while it builds, it builds again"
+    for path in write_report(report, tmp_path):
+        assert report.digest in path.read_text()
 
 
 @pytest.mark.parametrize("fault", FOUND_BY)
 def test_each_fault_is_found_by_its_case(install: Any, fault: str) -> None:
     install("wrong", "wrong_adapter", WRONG.format(fault=fault))
-    failed = [case.case for case in check_adapter("wrong").cases if case.outcome == "failed"]
+    failed = [case.case for case in check_adapter("wrong", cycles=300).cases if case.outcome == "failed"]
     assert FOUND_BY[fault] in failed
 
 

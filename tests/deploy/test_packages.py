@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -50,8 +52,17 @@ class Compiler:
         (folder / "code").write_bytes(model)
         if self.fault == "slow":
             time.sleep(SLOW_S)
-        if self.fault == "folder":
+        if self.fault in {"folder", "deep link"}:
             (folder / "more").mkdir()
+        if self.fault == "deep link":
+            (folder / "more" / "link").symlink_to("/etc/hostname")
+        if self.fault == "name":
+            (folder / "more").mkdir()
+            (folder / "more" / "a b").write_bytes(model)
+        if self.fault == "deep":
+            deep = folder / "/".join("abcdefgh")
+            deep.mkdir(parents=True)
+            (deep / "code").write_bytes(model)
         if self.fault == "link":
             (folder / "more").symlink_to("/etc/hostname")
         (folder / "weights").write_bytes(model[::-1])
@@ -87,6 +98,36 @@ def test_what_was_built_is_used_again(folder: Path) -> None:
     assert adapter.builds == 1
     assert [entry.name for entry in folder.iterdir()] == [path.name]
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+class NestedCompiler(Compiler):
+    """An adapter that writes a folder for a version, as model repositories have it."""
+
+    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:
+        super().build(model, device, options, folder)
+        (folder / "1" / "data").mkdir(parents=True)
+        (folder / "1" / "model").write_bytes(model)
+        (folder / "1" / "data" / "package.json").write_bytes(model)
+
+
+@pytest.mark.parametrize("damage", ["none", "flipped", "missing", "link"])
+def test_files_in_folders_are_kept_and_checked(damage: str) -> None:
+    adapter = NestedCompiler()
+    path = built(adapter)
+    listed = json.loads((path / "package.json").read_text())["files"]
+    assert sorted(listed) == ["1/data/package.json", "1/model", "code", "weights"]
+    match damage:
+        case "flipped":
+            (path / "1" / "model").write_bytes(b"nodel")
+        case "missing":
+            shutil.rmtree(path / "1" / "data")
+        case "link":
+            (path / "1").rename(path.parent.parent / "1")
+            (path / "1").symlink_to(path.parent.parent / "1")
+    assert built(adapter) == path
+    assert adapter.builds == (1 if damage == "none" else 2)
+    assert (path / "1" / "data" / "package.json").read_bytes() == b"model"
+    assert not (path / "1").is_symlink()
 
 
 def test_all_that_matters_is_in_the_key() -> None:
@@ -152,6 +193,9 @@ def test_a_damaged_package_is_built_again(damage: str) -> None:
         ("nothing", FormatError, "expected files of the adapter `toy`, which builds ahead, received none"),
         ("folder", FormatError, "received `more`"),
         ("link", FormatError, "received `more`"),
+        ("deep link", FormatError, "received `more/link`"),
+        ("name", FormatError, "received `more/a b`"),
+        ("deep", FormatError, "received `a/b/c/d/e/f/g/h/code`"),
     ],
 )
 def test_what_could_not_be_built_leaves_nothing(
