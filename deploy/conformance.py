@@ -30,11 +30,11 @@ from graphbox.deploy.conformance_models import (
     sum_model,
 )
 from graphbox.deploy.conformance_report import CaseResult, ConformanceReport
-from graphbox.deploy.packages import FOLDER_VARIABLE
 from graphbox.deploy.program import CheckedProgram, compile_model
 from graphbox.deploy.protocol import Adapter, Device, Options
 from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, UnsupportedError, UsageError
+from graphbox.package_folder import FOLDER_VARIABLE
 
 __all__ = ["check_adapter"]
 

@@ -24,7 +24,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from platformdirs import user_cache_path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphbox.artifact.manifest import is_plain_name
@@ -32,11 +31,9 @@ from graphbox.deploy.protocol import API_VERSION, Adapter, Device, Options, Pack
 from graphbox.deploy.select import distribution_of
 from graphbox.durable import flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
+from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 
-__all__ = ["DESCRIPTION_FILE", "FOLDER_VARIABLE", "packages_folder", "prepared"]
-
-FOLDER_VARIABLE = "GRAPHBOX_PACKAGES"
-"""Environment variable that names the folder of packages."""
+__all__ = ["DESCRIPTION_FILE", "prepared"]
 
 DESCRIPTION_FILE = "package.json"
 _FORMAT = 1
@@ -67,12 +64,6 @@ class _Description(BaseModel):
     adapter: str
     device: str
     files: dict[str, _File]
-
-
-def packages_folder() -> Path:
-    """Return the folder that packages are kept in: `FOLDER_VARIABLE`, or a part of the user's cache."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named).absolute() if named else user_cache_path("graphbox") / "packages"
 
 
 def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -> Package:

@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import graphbox
+from graphbox.package_folder import keep_packages_in
 from graphbox.server import page
 from graphbox.server.auth import HostRule, TokenRule
 from graphbox.server.executor import Executor
@@ -71,6 +72,8 @@ def create_app(settings: Settings, on_preload: Callable[[Readiness], None] | Non
         if settings.workspace
         else None
     )
+    if workspace is not None:
+        keep_packages_in(workspace.root)
     repository = Repository(workspace, settings.models, settings.target, settings.threads)
     return create_app_of(settings, workspace, repository, on_preload)
 

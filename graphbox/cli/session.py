@@ -122,9 +122,11 @@ class Session:
         Raises:
             NotFoundError: there is none and ``create`` is False.
         """
+        from graphbox.package_folder import keep_packages_in
         from graphbox.workspace import Workspace
 
         workspace = Workspace(self.workspace_path, os.environ.get("GRAPHBOX_DATABASE_URL"), create=create)
+        keep_packages_in(workspace.root)
         if workspace.has_unfinished_forgettings():
             self.note(
                 "nodes were to be forgotten, which was interrupted: `graphbox forget --resume` resumes it"

@@ -11,6 +11,7 @@ from graphbox.config import RunConfig, load_config
 from graphbox.config.graph_schema import names_stored_graph
 from graphbox.config.source import read_source, source_of
 from graphbox.errors import UsageError
+from graphbox.package_folder import keep_packages_in
 from graphbox.pipeline.engine import run_pipeline
 from graphbox.pipeline.given_graph import GivenGraph, StepProgress, given_graph
 from graphbox.pipeline.progress import Progress
@@ -58,6 +59,7 @@ def run(
     values: str | Path | Mapping[str, Any]
     values = config.model_dump(mode="json", exclude_none=True) if isinstance(config, RunConfig) else config
     opened = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
+    keep_packages_in(opened.root)
     if graph is None:
         checked = load_config(values, overrides, stored_schema=stored_schema(opened))
     else:

@@ -17,8 +17,9 @@ import pytest
 
 from graphbox.deploy import Device, Options, Package, Support, TensorSpec
 from graphbox.deploy.conformance_models import sum_model
-from graphbox.deploy.packages import FOLDER_VARIABLE, packages_folder, prepared
+from graphbox.deploy.packages import prepared
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError, UnsupportedError
+from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 
 DEVICE = Device("toy:0", "other", "a toy", available=True, details={"driver": "1"})
 SLOW_S = 60
