@@ -29,7 +29,8 @@ from graphbox.deploy.protocol import (
     Support,
     TensorSpec,
 )
-from graphbox.deploy.select import Target, adapter_names, choose, load_adapter, targets
+from graphbox.deploy.registry import adapter_names, load_adapter
+from graphbox.deploy.select import Target, choose, targets
 
 __all__ = [
     "Adapter",

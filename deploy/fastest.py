@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphbox.deploy.packages import is_built
 from graphbox.deploy.program import CheckedProgram, compile_model
 from graphbox.deploy.protocol import DTYPE_OF, Adapter, Device, Feeds, Options
 from graphbox.deploy.select import available_of, candidates_of, no_target
@@ -53,7 +54,9 @@ def open_program(target: str, model: bytes, options: Options) -> Choice:
     """Compile a model for a target; of several devices that it may mean, for the fastest.
 
     Each device that supports the model runs it with feeds of 1 and of 32 rows. One that comes earlier in the
-    order of preference (see `graphbox.deploy.choose`) is taken unless a later one is clearly faster.
+    order of preference (see `graphbox.deploy.choose`) is taken unless a later one is clearly faster. Of
+    adapters that build ahead, ``auto`` means those that have built the model: nothing that takes long is done
+    unasked.
 
     Args:
         target: an adapter's name, ``adapter/device``, or ``auto``.
@@ -70,6 +73,8 @@ def open_program(target: str, model: bytes, options: Options) -> Choice:
     refused: list[str] = []
     opened: list[tuple[Adapter, Device, CheckedProgram]] = []
     for adapter, device in available_of(candidates, refused):
+        if target == "auto" and adapter.builds_ahead and not is_built(adapter, model, device, options):
+            continue
         try:
             opened.append((adapter, device, compile_model(adapter, model, device, options)))
         except UnsupportedError as error:

@@ -28,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphbox.artifact.manifest import is_plain_name
 from graphbox.deploy.protocol import API_VERSION, Adapter, Device, Options, Package
-from graphbox.deploy.select import distribution_of
+from graphbox.deploy.registry import distribution_of
 from graphbox.durable import flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
 from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 
-__all__ = ["DESCRIPTION_FILE", "prepared"]
+__all__ = ["DESCRIPTION_FILE", "adapters_with_packages", "is_built", "prepared"]
 
 DESCRIPTION_FILE = "package.json"
 _FORMAT = 1
@@ -95,6 +95,21 @@ def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -
             _build(adapter, model, device, options, path)
         os.utime(path / DESCRIPTION_FILE)
     return Package(model, device, options, path)
+
+
+def is_built(adapter: Adapter, model: bytes, device: Device, options: Options) -> bool:
+    """Return whether `prepared` would find a package."""
+    key = _key(adapter, model, device, options)
+    return _is_complete(packages_folder() / key, key)
+
+
+def adapters_with_packages() -> set[str]:
+    """Return the names of the adapters that have built any package."""
+    names = set()
+    for path in packages_folder().glob(f"*/{DESCRIPTION_FILE}"):
+        with suppress(OSError, ValidationError):  # damaged: it is built again when it is wanted
+            names.add(_Description.model_validate_json(path.read_bytes()).adapter)
+    return names
 
 
 def _key(adapter: Adapter, model: bytes, device: Device, options: Options) -> str:

@@ -1,30 +1,24 @@
-"""Finds adapters through entry points, tells what is there and why not, and chooses one."""
+"""Tells what devices are there and why not, and chooses one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from importlib import metadata
 
-from graphbox.deploy.onnx_runtime import disable_telemetry
-from graphbox.deploy.protocol import API_VERSION, Adapter, Device
+from graphbox.deploy.packages import adapters_with_packages
+from graphbox.deploy.protocol import Adapter, Device
+from graphbox.deploy.registry import adapter_names, distribution_of, load_adapter, registered_as
 from graphbox.errors import BackendMissingError, GraphboxError, NotFoundError, UnsupportedError, did_you_mean
 
 __all__ = [
-    "ENTRY_POINT_GROUP",
     "Target",
-    "adapter_names",
     "available_of",
     "candidates_of",
     "choose",
-    "distribution_of",
-    "load_adapter",
     "no_target",
     "targets",
 ]
 
-ENTRY_POINT_GROUP = "graphbox.adapters"
-_PARTS = ("probe", "supports", "build", "load")
 _PREFERENCE = {"gpu": 0, "npu": 1, "cpu": 2, "other": 3}
 _FIRST = "onnxruntime"
 """Of several adapters for devices of one kind: it compiles nothing ahead."""
@@ -49,52 +43,6 @@ class Target:
     reason: str | None
 
 
-def adapter_names() -> list[str]:
-    """Return the names of all registered adapters, whether they can be loaded or not."""
-    return sorted(_entry_points())
-
-
-def load_adapter(name: str) -> Adapter:
-    """Return an adapter by the name of its entry point.
-
-    Raises:
-        NotFoundError: when no package registers the name.
-        BackendMissingError: when it cannot be imported, is no adapter, or is for another graphbox.
-    """
-    entry_point = _entry_point(name)
-    disable_telemetry()  # adapters of other packages may import ONNX Runtime themselves
-    try:
-        adapter = entry_point.load()
-    except Exception as error:
-        raise BackendMissingError(
-            f"the adapter cannot be imported from {entry_point.value}: {type(error).__name__}: {error}",
-            where=f"target `{name}`",
-        ) from error
-    missing = [part for part in _PARTS if not callable(getattr(adapter, part, None))]
-    if not isinstance(getattr(adapter, "builds_ahead", None), bool):
-        missing.append("builds_ahead")
-    if missing or getattr(adapter, "name", None) != name:
-        raise BackendMissingError(
-            f"expected an adapter named `{name}` with {', '.join(_PARTS)} and builds_ahead, received "
-            f"{type(adapter).__name__} named {getattr(adapter, 'name', None)!r} without {missing}",
-            where=f"target `{name}`",
-        )
-    if adapter.api != API_VERSION:
-        raise BackendMissingError(
-            f"expected an adapter for interface version {API_VERSION}, received one for {adapter.api}",
-            where=f"target `{name}`",
-            hint=f"install a version of {_distribution(entry_point)} for this graphbox",
-        )
-    checked: Adapter = adapter
-    return checked
-
-
-def distribution_of(name: str) -> str:
-    """Return name and version of the distribution that registers an adapter; empty where none does."""
-    found = _entry_points().get(name)
-    return "" if found is None else _distribution(found)
-
-
 def targets(adapter: str | None = None) -> list[Target]:
     """Return every device that the adapters looked for just now, with the reason when it is not there.
 
@@ -106,23 +54,31 @@ def targets(adapter: str | None = None) -> list[Target]:
     Raises:
         NotFoundError: when no such adapter is registered.
     """
-    entry_points = _entry_points() if adapter is None else {adapter: _entry_point(adapter)}
-    found: list[Target] = []
-    for name, entry_point in sorted(entry_points.items()):
-        distribution = _distribution(entry_point)
-        try:
-            devices = load_adapter(name).probe()
-        except GraphboxError as error:
-            found.append(Target(name, distribution, None, available=False, reason=error.message))
-            continue
-        except Exception as error:  # noqa: BLE001 - a broken adapter must not hide the others
-            reason = f"its probe failed: {type(error).__name__}: {error}"
-            found.append(Target(name, distribution, None, available=False, reason=reason))
-            continue
-        found += [Target(name, distribution, device, device.available, device.reason) for device in devices]
-        if not devices:
-            found.append(Target(name, distribution, None, available=False, reason="it found no device"))
-    return sorted(found, key=_order)
+    names = adapter_names() if adapter is None else [registered_as(adapter).name]
+    return sorted((target for name in names for target in _targets_of(name)), key=_order)
+
+
+def _targets_of(name: str, *, ready: Collection[str] | None = None) -> list[Target]:
+    """Return the devices that an adapter looked for.
+
+    Args:
+        name: of the adapter.
+        ready: adapters that build ahead and are to look for devices; None: all are.
+    """
+    distribution = distribution_of(name)
+    try:
+        adapter = load_adapter(name)
+        if ready is not None and adapter.builds_ahead and name not in ready:
+            return []
+        devices = adapter.probe()
+    except GraphboxError as error:
+        return [Target(name, distribution, None, available=False, reason=error.message)]
+    except Exception as error:  # noqa: BLE001 - a broken adapter must not hide the others
+        reason = f"its probe failed: {type(error).__name__}: {error}"
+        return [Target(name, distribution, None, available=False, reason=reason)]
+    if not devices:
+        return [Target(name, distribution, None, available=False, reason="it found no device")]
+    return [Target(name, distribution, device, device.available, device.reason) for device in devices]
 
 
 def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, Device]:
@@ -130,7 +86,8 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
 
     Args:
         target: an adapter's name, ``adapter/device``, or ``auto``: the first available device that
-            supports the model, GPUs before NPUs before CPUs, then ONNX Runtime, then by name.
+            supports the model, GPUs before NPUs before CPUs, then ONNX Runtime, then by name; never one of
+            kind ``other``, nor of an adapter that builds ahead and has built nothing yet.
         model: an ONNX file's content that the device has to support.
 
     Raises:
@@ -154,11 +111,13 @@ def candidates_of(target: str) -> list[Target]:
     Raises:
         NotFoundError: when no such target is registered.
     """
+    if target == "auto":
+        ready = adapters_with_packages()
+        found = [each for name in adapter_names() for each in _targets_of(name, ready=ready)]
+        return sorted((t for t in found if t.device is None or t.device.kind != "other"), key=_order)
     name, _, device_name = target.partition("/")
-    candidates = targets(None if name == "auto" else name)
-    if device_name:
-        candidates = _named(candidates, target, device_name)
-    return candidates
+    candidates = targets(name)
+    return _named(candidates, target, device_name) if device_name else candidates
 
 
 def available_of(candidates: Iterable[Target], reasons: list[str]) -> Iterator[tuple[Adapter, Device]]:
@@ -201,21 +160,3 @@ def _order(target: Target) -> tuple[bool, int, bool, str, str]:
         target.adapter,
         device.name if device else "",
     )
-
-
-def _entry_points() -> dict[str, metadata.EntryPoint]:
-    return {entry_point.name: entry_point for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
-
-
-def _entry_point(name: str) -> metadata.EntryPoint:
-    entry_points = _entry_points()
-    if name not in entry_points:
-        raise NotFoundError(
-            f"expected one of the targets {sorted(entry_points)}, received `{name}`",
-            hint=did_you_mean(name, entry_points) or "`graphbox targets` lists what is there",
-        )
-    return entry_points[name]
-
-
-def _distribution(entry_point: metadata.EntryPoint) -> str:
-    return f"{entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else "unknown"

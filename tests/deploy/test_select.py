@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphbox.deploy import adapter_names, choose, load_adapter, open_encoder, targets
+from graphbox.deploy.building import build_package
 from graphbox.deploy.conformance_models import sum_model
 from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
 from tests.artifact.sample_model import SampleModel, write_encoder
@@ -140,3 +141,20 @@ def test_a_broken_adapter_hides_no_other(install: Any, text: str, reason: str) -
     assert found["onnxruntime"].available
     with pytest.raises(BackendMissingError):
         choose("broken")
+
+
+def test_auto_takes_what_was_built_and_builds_nothing(
+    sample: SampleModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRAPHBOX_PACKAGES", str(tmp_path / "packages"))
+    path = write_encoder(tmp_path / "models" / "1", sample).path
+    with open_encoder(path) as model:
+        assert "measured_ms" not in model.effective
+        assert not (tmp_path / "packages").exists()
+    build_package(path, "openvino")
+    with open_encoder(path) as model:
+        assert set(model.effective["measured_ms"]) == {"onnxruntime/cpu", "openvino/cpu"}
+        assert all(len(times) == 2 for times in model.effective["measured_ms"].values())
+    with open_encoder(path, target="openvino") as model:
+        assert model.effective["adapter"] == "openvino"
+        assert "measured_ms" not in model.effective
