@@ -59,6 +59,20 @@ server/static/index.html: $(WEB_SOURCES) web/node_modules/.installed
 .PHONY: setup
 setup: $(VENV)/.core web/node_modules/.installed ## make .venv and web/node_modules with everything for development
 
+# A virtual environment of its own: it needs NumPy 1. The stub is what runs Python models of this Python's version.
+TRITON_VENV := .venv-triton
+
+.PHONY: triton-venv
+triton-venv: $(TRITON_VENV)/.installed ## make .venv-triton with the Triton server that tests of its adapter start (350 MB)
+
+$(TRITON_VENV)/.installed: constraints.txt | prerequisites
+	$(PYTHON) -m venv $(TRITON_VENV)
+	$(TRITON_VENV)/bin/python -m pip install -q nvidia-pytriton==0.7.0 "$$(grep '^onnxruntime==' constraints.txt)"
+	server=$$(echo $(TRITON_VENV)/lib/python3*/site-packages/pytriton/tritonserver); \
+	version=$$($(TRITON_VENV)/bin/python -c 'import sys; print("{}.{}".format(*sys.version_info))'); \
+	cp "$$server/python_backend_stubs/$$version/triton_python_backend_stub" "$$server/backends/python/"
+	touch $@
+
 .PHONY: web
 web: server/static/index.html ## build the web page into server/static
 

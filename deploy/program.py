@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from graphbox.artifact import OnnxSummary, TensorSpec, inspect_onnx
 from graphbox.deploy.packages import prepared
-from graphbox.deploy.protocol import DTYPE_OF, Adapter, Device, Effective, Feeds, Options, Program
+from graphbox.deploy.protocol import (
+    DTYPE_OF,
+    UNKNOWN_PRECISION,
+    Adapter,
+    Device,
+    Effective,
+    Feeds,
+    Options,
+    Program,
+)
 from graphbox.errors import InvalidRequestError, UnsupportedError, UsageError, did_you_mean
 
 __all__ = ["CheckedProgram", "compile_model"]
@@ -177,8 +186,12 @@ def compile_model(adapter: Adapter, model: bytes, device: Device, options: Optio
     effective = program.effective
     if effective["precision"] != summary.precision and not options.allow_lower_precision:
         program.close()
+        computed = effective["precision"]
+        received = (
+            "does not report its precision" if computed == UNKNOWN_PRECISION else f"would in {computed}"
+        )
         raise UnsupportedError(
-            f"expected to compute in {summary.precision}, {adapter.name} would in {effective['precision']}",
+            f"expected to compute in {summary.precision}, {adapter.name} {received}",
             hint="allow lower precision, or choose another target",
         )
     return CheckedProgram(program, summary)

@@ -23,6 +23,7 @@ from graphbox.artifact import TensorSpec
 __all__ = [
     "API_VERSION",
     "DTYPE_OF",
+    "UNKNOWN_PRECISION",
     "Adapter",
     "Device",
     "Effective",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 API_VERSION = 1
+UNKNOWN_PRECISION = "unknown"
+"""Precision of a program in another server that does not report its precision."""
 Feeds = Mapping[str, npt.NDArray[Any]]
 
 DTYPE_OF: Mapping[str, np.dtype[Any]] = {
@@ -55,7 +58,8 @@ class Device:
 
     Attributes:
         name: unique within the adapter, e.g. ``cpu`` or ``gpu:0``.
-        kind: what it is.
+        kind: what it is; ``other`` (a server, a folder of files) is used only when it is named, never by
+            ``auto``.
         description: for people, e.g. the processor's name.
         available: whether a model was really run on it just now.
         reason: why it is not available.
@@ -116,8 +120,9 @@ class Effective(TypedDict):
     Attributes:
         provider: what the runtime calls the part of it that runs the model.
         device: name of the device.
-        precision: of the matrix products: ``float32``, ``int8_dynamic``, ``bfloat16`` ...
-        threads: that one call uses.
+        precision: of the matrix products: ``float32``, ``int8_dynamic``, ``bfloat16`` ...,
+            `UNKNOWN_PRECISION` for a server that does not report it.
+        threads: that one call uses; 0: a server does not report it.
         fallback_nodes: names of nodes that run elsewhere than on the device.
         runtime: name and version.
     """
@@ -176,7 +181,8 @@ class Adapter(Protocol):
             model: an ONNX file's content, self-contained (checked).
             device: one that `probe` returned as available.
             options: what is asked for.
-            folder: is there and empty; nothing is written elsewhere. Names of files in it are plain.
+            folder: is there and empty; nothing is written elsewhere. Names of files and folders in it are
+                plain.
 
         Raises:
             UnsupportedError: the device cannot run the model.

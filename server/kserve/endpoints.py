@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, TensorSpec
 from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
+from graphbox.deploy.adapters.kserve import DIGEST_PROPERTY, PRECISION_PROPERTY, THREADS_PROPERTY
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.executor import CostEstimate
 from graphbox.server.kserve.tensors import Tensor
@@ -42,6 +44,7 @@ class Endpoint(Protocol):
         inputs: by name.
         outputs: by name.
         parameters: names of the request parameters it reads.
+        properties: parameters of its configuration, for clients that compare programs.
         cost: estimate from its executions.
     """
 
@@ -49,6 +52,7 @@ class Endpoint(Protocol):
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
     parameters: frozenset[str]
+    properties: Mapping[str, str]
     cost: CostEstimate
 
     def work(self, inputs: Mapping[str, Tensor]) -> int:
@@ -74,6 +78,7 @@ class EncoderEndpoint:
 
     platform = "graphbox"
     parameters = frozenset({_NODE_TYPE})
+    properties: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, artifact: Artifact, model: DeployedEncoder) -> None:
         self._model = model
@@ -119,6 +124,7 @@ class ClickEndpoint:
 
     platform = "graphbox"
     parameters = frozenset[str]()
+    properties: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, artifact: Artifact, model: DeployedClick) -> None:
         self._model = model
@@ -147,6 +153,7 @@ class AnswerEndpoint:
 
     platform = "graphbox"
     parameters = frozenset({"asked", "k", "known"})
+    properties: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, artifact: Artifact, model: DeployedKnowledgeGraph, most: int = 1000) -> None:
         self._artifact = artifact
@@ -253,6 +260,11 @@ class OnnxEndpoint:
         self._model = model
         self.inputs = _by_name(onnx.inputs)
         self.outputs = _by_name(onnx.outputs)
+        self.properties: Mapping[str, str] = {
+            DIGEST_PROPERTY: artifact.manifest.files[onnx.path].sha256,
+            PRECISION_PROPERTY: str(model.effective["precision"]),
+            THREADS_PROPERTY: str(model.effective["threads"]),
+        }
         self.cost = CostEstimate()
 
     def work(self, inputs: Mapping[str, Tensor]) -> int:

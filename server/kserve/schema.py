@@ -43,7 +43,10 @@ def model_configuration(name: str, endpoint: Endpoint, max_rows: int) -> dict[st
         "max_batch_size": 0,
         "input": [_configured(spec) for spec in endpoint.inputs.values()],
         "output": [_configured(spec) for spec in endpoint.outputs.values()],
-        "parameters": {"max_rows": {"string_value": str(max_rows)}},
+        "parameters": {
+            name: {"string_value": value}
+            for name, value in {"max_rows": str(max_rows), **endpoint.properties}.items()
+        },
     }
 
 

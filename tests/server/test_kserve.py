@@ -82,6 +82,10 @@ def test_model_metadata(triton_client: Any, version: str) -> None:
     bare = triton_client.get_model_metadata("companion.onnx", version)
     assert bare["platform"] == "onnxruntime_onnx"
     assert {tensor["name"] for tensor in bare["inputs"]} == {"rows", "own", "neighbors", "weights"}
+    properties = triton_client.get_model_config("companion.onnx", version)["parameters"]
+    assert properties.keys() == {"max_rows", "model_sha256", "precision", "intra_op_thread_count"}
+    assert properties["precision"] == {"string_value": "float32"}
+    assert properties["intra_op_thread_count"] == {"string_value": "1"}
 
 
 def test_integer_ids_are_int64(triton_client: Any) -> None:
