@@ -10,18 +10,27 @@ if __name__ != "graphbox.compress":
 from graphbox.compress.apply import Evaluate, compress
 from graphbox.compress.quantize import QuantizationReport, QuantizedOnnx, quantize_onnx
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
-from graphbox.compress.tables import QuantizedRows, TableError, quantize_rows, quantize_table
+from graphbox.compress.tables import (
+    HalfRows,
+    QuantizedRows,
+    TableError,
+    halve_table,
+    quantize_rows,
+    quantize_table,
+)
 
 __all__ = [
     "BeforeAfter",
     "CompressReport",
     "Evaluate",
+    "HalfRows",
     "MetricDrop",
     "QuantizationReport",
     "QuantizedOnnx",
     "QuantizedRows",
     "TableError",
     "compress",
+    "halve_table",
     "quantize_onnx",
     "quantize_rows",
     "quantize_table",

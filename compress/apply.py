@@ -12,7 +12,7 @@ from typing import Literal
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.quantize import QuantizationReport, quantize_onnx
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
-from graphbox.compress.tables import TableError, quantize_table
+from graphbox.compress.tables import TableError, halve_table, quantize_table
 from graphbox.config import BenchConfig, CompressConfig
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import GateError, UsageError, did_you_mean
@@ -150,11 +150,17 @@ def _write_tables(
         if config.tables == "float32" or spec.codec != "float32":
             writer.copy_table(artifact, name)
             continue
-        quantized = quantize_table(artifact.table(name))
-        writer.add_int8_table(name, spec.node_type, quantized.codes, quantized.scale_bias)
-        changes.tables[name] = quantized.error
+        table = artifact.table(name)
+        if config.tables == "float16":
+            halved = halve_table(table)
+            writer.add_table(name, spec.node_type, halved.rows)
+            changes.tables[name] = halved.error
+        else:
+            quantized = quantize_table(table)
+            writer.add_int8_table(name, spec.node_type, quantized.codes, quantized.scale_bias)
+            changes.tables[name] = quantized.error
     if changes.tables:
-        changes.steps.append("tables int8_rowwise")
+        changes.steps.append("tables float16" if config.tables == "float16" else "tables int8_rowwise")
 
 
 def _write_dense(

@@ -1,7 +1,8 @@
-"""Row-wise int8 of embedding rows: each row has its own float16 scale and bias.
+"""Smaller embedding rows: float16, or row-wise int8, where each row has its own float16 scale and bias.
 
-The codec of Guan et al., "Post-Training 4-bit Quantization on Embedding Tables" (arXiv:1911.02079), section
-2, at 8 bits: ``value = code * scale + bias``. A row of ``d`` floats takes ``d + 4`` bytes.
+Int8 is the codec of Guan et al., "Post-Training 4-bit Quantization on Embedding Tables" (arXiv:1911.02079),
+section 2, at 8 bits: ``value = code * scale + bias``. A row of ``d`` floats takes ``d + 4`` bytes, and
+``2 d`` in float16.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from graphbox.artifact import RowTable
 from graphbox.errors import DataError
 
-__all__ = ["QuantizedRows", "TableError", "quantize_rows", "quantize_table"]
+__all__ = ["HalfRows", "QuantizedRows", "TableError", "halve_table", "quantize_rows", "quantize_table"]
 
 _LEVELS = 255
 _LARGEST_FLOAT16 = float(np.finfo(np.float16).max)
@@ -43,6 +44,31 @@ class QuantizedRows:
     error: TableError
 
 
+@dataclass(frozen=True, eq=False)
+class HalfRows:
+    """Rows float16 [n, dim], and the rounding error."""
+
+    rows: npt.NDArray[np.float16]
+    error: TableError
+
+
+class _ErrorSum:
+    """Adds up the error of decoded rows, block by block."""
+
+    def __init__(self) -> None:
+        self._largest = self._squares = self._total = 0.0
+
+    def add(self, decoded: npt.NDArray[np.float32], rows: npt.NDArray[np.float32]) -> None:
+        difference = decoded - rows
+        self._largest = max(self._largest, float(np.abs(difference).max(initial=0)))
+        self._squares += float(np.square(difference, dtype=np.float64).sum())
+        self._total += float(np.square(rows, dtype=np.float64).sum())
+
+    def error(self) -> TableError:
+        relative = float(np.sqrt(self._squares / self._total)) if self._total else 0.0
+        return TableError(self._largest, relative)
+
+
 def quantize_rows(
     rows: npt.NDArray[np.float32],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float16]]:
@@ -60,11 +86,7 @@ def quantize_rows(
     Raises:
         DataError: when an element is beyond float16.
     """
-    if rows.size and float(np.abs(rows).max()) > _LARGEST_FLOAT16:
-        raise DataError(
-            f"expected elements within {_LARGEST_FLOAT16:g}, received {float(np.abs(rows).max()):g}",
-            hint="set `tables: float32` for this model",
-        )
+    _check_range(rows)
     lowest = rows.min(axis=1, keepdims=True, initial=np.inf)
     highest = rows.max(axis=1, keepdims=True, initial=-np.inf)
     bias = _round_down(lowest)
@@ -79,18 +101,40 @@ def quantize_table(table: RowTable) -> QuantizedRows:
     """Quantize a table of an artifact, block by block, and measure the error."""
     codes = np.empty((len(table), table.dim), np.uint8)
     scale_bias = np.empty((len(table), 2), np.float16)
-    largest = squares = total = 0.0
+    error = _ErrorSum()
     for start in range(0, len(table), _BLOCK_ROWS):
         part = slice(start, start + _BLOCK_ROWS)
-        rows = np.asarray(table.block(start, start + _BLOCK_ROWS))
+        rows = table.block(start, start + _BLOCK_ROWS)
         codes[part], scale_bias[part] = quantize_rows(rows)
         factors = scale_bias[part].astype(np.float32)
-        difference = codes[part] * factors[:, :1] + factors[:, 1:] - rows
-        largest = max(largest, float(np.abs(difference).max(initial=0)))
-        squares += float(np.square(difference, dtype=np.float64).sum())
-        total += float(np.square(rows, dtype=np.float64).sum())
-    relative = float(np.sqrt(squares / total)) if total else 0.0
-    return QuantizedRows(codes, scale_bias, TableError(largest, relative))
+        error.add(codes[part] * factors[:, :1] + factors[:, 1:], rows)
+    return QuantizedRows(codes, scale_bias, error.error())
+
+
+def halve_table(table: RowTable) -> HalfRows:
+    """Round a table of an artifact to float16, to the nearest, block by block, and measure the error.
+
+    Raises:
+        DataError: an element is beyond float16.
+    """
+    halves = np.empty((len(table), table.dim), np.float16)
+    error = _ErrorSum()
+    for start in range(0, len(table), _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        rows = table.block(start, start + _BLOCK_ROWS)
+        _check_range(rows)
+        halves[part] = rows
+        error.add(halves[part].astype(np.float32), rows)
+    return HalfRows(halves, error.error())
+
+
+def _check_range(rows: npt.NDArray[np.float32]) -> None:
+    largest = float(np.abs(rows).max(initial=0))
+    if largest > _LARGEST_FLOAT16:
+        raise DataError(
+            f"expected elements within {_LARGEST_FLOAT16:g}, received {largest:g}",
+            hint="set `tables: float32` for this model",
+        )
 
 
 def _round_down(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float16]:

@@ -172,12 +172,7 @@ class _KeyedRows:
         bag = np.repeat(np.arange(bags), np.diff(offsets))
         asked = np.bincount(bag[weights > 0], minlength=bags) > 0
         found = np.bincount(bag[known & (weights > 0)], minlength=bags) > 0
-        sums = np.zeros((bags, self._table.dim), np.float32)
-        chosen = np.flatnonzero(known)
-        if len(chosen):
-            weighted = self._table.rows(place[chosen]) * weights[chosen, None]
-            starts = np.flatnonzero(np.diff(bag[chosen], prepend=-1))
-            sums[bag[chosen[starts]]] = np.add.reduceat(weighted, starts, axis=0)
+        sums = self._table.sums(np.where(known, place, -1), offsets, weights)
         shape = (-1, len(rows))
         return (
             np.ascontiguousarray(sums.reshape(*shape, self._table.dim).transpose(1, 0, 2)),

@@ -162,7 +162,7 @@ class DeployedEncoder(DeployedModel):
         return ranking.top(self.encode_indices(indices, query_type), k, exclude)
 
     def warm_up(self) -> None:
-        """Do now what the first request would wait for: read ids, decode the rows to rank, run once."""
+        """Do now what the first request would wait for: read ids and rows, run once."""
         for query_type in self.query_types:
             ids = self.id_index(query_type)
             if len(ids) > 1 and query_type in self.manifest.targets:

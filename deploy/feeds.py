@@ -104,12 +104,9 @@ class PaddedBlockFeeds:
         tables = self._tables[node_type]
         rows = np.empty((len(nodes), sum(table.dim for table in tables)), np.float32)
         rows[0] = 0
-        if len(tables) == 1:
-            tables[0].rows(nodes[1:], out=rows[1:])
-            return rows
         start = 0
         for table in tables:
-            rows[1:, start : start + table.dim] = table.rows(nodes[1:])
+            table.rows(nodes[1:], out=rows[1:, start : start + table.dim])
             start += table.dim
         return rows
 

@@ -1,7 +1,7 @@
 """Native core of graphbox: neighbour sampling, walks, embedding tables."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -408,6 +408,42 @@ def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None
     """
     uint8[bytes], not initialised, of memory that is used again when Python drops it.
     """
+
+class StoredRows:
+    """Rows of a served table, decoded to float32 as they are read."""
+
+    @overload
+    def __init__(self, values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+        """float32[n, dim]."""
+
+    @overload
+    def __init__(self, halves: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+        """Bits of float16[n, dim]."""
+
+    @overload
+    def __init__(self, codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], scale_bias: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Codes uint8[n, dim]; scale and bias of each row, bits of float16[n, 2].
+        """
+
+    def take(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')]) -> int:
+        """
+        Rows into float32[n, dim]. Returns -1, or the position of the first index outside: nothing is read then.
+        """
+
+    def block(self, start: int, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+        """The rows from `start` on into out."""
+
+    def sums(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> int:
+        """
+        Weighted sums of the rows of bags into float32[bags, dim]; an index of -1 adds nothing. Returns as take().
+        """
+
+    def best(self, queries: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, index: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu')], scores: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+        """
+        The rows of the largest products with each query, divided by the rows' lengths, into int64[n, k] and
+        float32[n, k], largest first; ties go to the lower row.
+        """
 
 class OptimizerConfig:
     """How gradients change rows."""

@@ -1,8 +1,8 @@
 """The contract between training, compression, deployment and serving: one version of one model in one folder.
 
 A model version is written once by `ArtifactWriter`, moved into place atomically, and opened by
-`Artifact.open`, which verifies every byte. Needs numpy, pyarrow and pydantic; never torch, never the
-native core. The layout is described in ``docs/formats/artifact.md``.
+`Artifact.open`, which verifies every byte. Needs numpy, pyarrow and pydantic, and once rows are read the
+native core (`graphbox.rows`); never torch. The layout is described in ``docs/formats/artifact.md``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graphbox.artifact.preprocess import (
     TriplesForm,
 )
 from graphbox.artifact.reader import Artifact, NeighborLists
-from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
+from graphbox.artifact.rows import RowTable
 from graphbox.artifact.writer import ArtifactWriter
 
 __all__ = [
@@ -43,9 +43,7 @@ __all__ = [
     "FieldSpec",
     "FieldTable",
     "FieldsForm",
-    "Float32Rows",
     "Ids",
-    "Int8Rows",
     "LayerSpec",
     "Lineage",
     "Link",

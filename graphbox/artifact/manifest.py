@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from graphbox.errors import FormatError, UsageError
+from graphbox.rows import RowEncoding
 
 FORMAT: Final = "graphbox-model"
 FORMAT_VERSION: Final = 1
@@ -19,7 +20,6 @@ MANIFEST_FILE: Final = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 Kind = Literal["encoder", "embedding", "click", "knowledge_graph"]
-Codec = Literal["float32", "int8_rowwise"]
 Score = Literal["inner_product", "cosine"]
 Datatype = Literal["BOOL", "INT8", "INT32", "INT64", "UINT8", "FP16", "FP32", "FP64", "BYTES"]
 
@@ -100,7 +100,7 @@ class TableSpec(Record):
     """
 
     node_type: str
-    codec: Codec
+    codec: RowEncoding
     rows: int = Field(ge=0)
     dim: int = Field(ge=1)
     ids: RelativePath

@@ -30,7 +30,7 @@ from graphbox.artifact.preprocess import (
     TriplesForm,
     read_preprocess,
 )
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, Float32Rows, Int8Rows, RowTable
+from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, RowTable
 from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
 _MAX_MANIFEST_BYTES = 64 << 20
@@ -243,10 +243,12 @@ class Artifact:
             raise FormatError(
                 f"expected {spec.rows} ids, received {len(ids)}", where=str(self.path / spec.ids)
             )
-        if spec.codec == "float32":
-            return Float32Rows(self._array(f"{folder}/{ROWS_FILE}", "<f4", (spec.rows, spec.dim)), ids)
-        codes = self._array(f"{folder}/{CODES_FILE}", "|u1", (spec.rows, spec.dim))
-        return Int8Rows(codes, self._array(f"{folder}/{SCALE_BIAS_FILE}", "<f2", (spec.rows, 2)), ids)
+        shape = (spec.rows, spec.dim)
+        if spec.codec == "int8_rowwise":
+            scale_bias = self._array(f"{folder}/{SCALE_BIAS_FILE}", "<f2", (spec.rows, 2))
+            return RowTable(self._array(f"{folder}/{CODES_FILE}", "|u1", shape), ids, scale_bias)
+        dtype = "<f4" if spec.codec == "float32" else "<f2"
+        return RowTable(self._array(f"{folder}/{ROWS_FILE}", dtype, shape), ids)
 
     def _read_ids(self, spec: TableSpec) -> Ids:
         if spec.ids not in self._ids:

@@ -25,7 +25,6 @@ from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import (
     MANIFEST_FILE,
-    Codec,
     Datatype,
     FileRecord,
     Kind,
@@ -45,6 +44,7 @@ from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
 from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
+from graphbox.rows import RowEncoding
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -122,17 +122,21 @@ class ArtifactWriter:
         self._ids[node_type] = (path, checked)
         return checked
 
-    def add_table(self, name: str, node_type: str, rows: npt.NDArray[np.float32]) -> None:
-        """Write a table of float32 rows [n, dim] for a node type whose ids were added.
+    def add_table(
+        self, name: str, node_type: str, rows: npt.NDArray[np.float32] | npt.NDArray[np.float16]
+    ) -> None:
+        """Write a table of float32 or float16 rows [n, dim] for a node type whose ids were added.
 
         Raises:
-            DataError: when the rows are not float32 [number of ids, dim], or not all finite.
+            DataError: the rows are of another dtype or shape than [number of ids, dim], or not all finite.
         """
-        if rows.dtype != np.float32 or not all(np.isfinite(part).all() for part in _parts(rows)):
+        codec: RowEncoding = "float16" if rows.dtype == np.float16 else "float32"
+        if rows.dtype.name != codec or not all(np.isfinite(part).all() for part in _parts(rows)):
             raise DataError(
-                f"expected finite rows of type float32, received {rows.dtype}", where=f"table `{name}`"
+                f"expected finite rows of type float32 or float16, received {rows.dtype}",
+                where=f"table `{name}`",
             )
-        self._add_table_spec(name, node_type, "float32", rows.shape)
+        self._add_table_spec(name, node_type, codec, rows.shape)
         self.add_array(f"tables/{name}/{ROWS_FILE}", rows)
 
     def add_int8_table(
@@ -350,7 +354,7 @@ class ArtifactWriter:
             order = np.concatenate([links.most_linked(ids.node_type, len(ids)), order])
         return ids.take(list(dict.fromkeys(order.tolist()))[:_EXAMPLE_IDS])
 
-    def _add_table_spec(self, name: str, node_type: str, codec: Codec, shape: tuple[int, ...]) -> None:
+    def _add_table_spec(self, name: str, node_type: str, codec: RowEncoding, shape: tuple[int, ...]) -> None:
         check_name(name, "table name")
         if name in self._tables:
             raise UsageError(f"expected a new table, received `{name}` again")
@@ -429,7 +433,7 @@ def _id_array(ids: Iterable[Id], node_type: str) -> pa.Array:
         ) from error
 
 
-def _parts(rows: npt.NDArray[np.float32]) -> Iterable[npt.NDArray[np.float32]]:
+def _parts(rows: npt.NDArray[Any]) -> Iterable[npt.NDArray[Any]]:
     """Yield blocks of rows, so that a check of a memory-mapped table needs little memory."""
     return (rows[start : start + 65_536] for start in range(0, len(rows), 65_536))
 

@@ -15,9 +15,17 @@ from graphbox.errors import UsageError
 
 
 class Precision(StrEnum):
-    """Precision of weights or rows."""
+    """Precision of weights."""
 
     FLOAT32 = "float32"
+    INT8 = "int8"
+
+
+class RowPrecision(StrEnum):
+    """Precision of rows."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
     INT8 = "int8"
 
 
@@ -32,7 +40,7 @@ def compress(
         Precision | None, typer.Option("--dense", help="Precision of the ONNX model. (default: int8)")
     ] = None,
     tables: Annotated[
-        Precision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
+        RowPrecision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
     ] = None,
     max_drop: Annotated[
         float | None,

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from graphbox.artifact.manifest import MANIFEST_FILE
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import byte_size, duration, table
 from graphbox.errors import GateError
@@ -81,6 +80,7 @@ def build_target(
     """Compile a model for a target ahead of its first request."""
     from dataclasses import asdict
 
+    from graphbox.artifact.manifest import MANIFEST_FILE
     from graphbox.deploy.building import build_package
 
     path = Path(model)

@@ -47,8 +47,8 @@ class CompressConfig(Section):
 
     dense: Literal["float32", "int8"] = "int8"
     """Precision of the ONNX model's weights; int8 is dynamic quantization."""
-    tables: Literal["float32", "int8"] = "int8"
-    """Precision of the embedding rows; int8 has a scale and an offset for each row."""
+    tables: Literal["float32", "float16", "int8"] = "int8"
+    """Precision of the embedding rows; int8 has a scale and a bias for each row."""
     max_drop: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01
     """Largest allowed loss of the task's first metric on the validation part, absolute; more is refused with
     exit code 6."""

@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphbox.artifact import Float32Rows, Ids, Int8Rows, RowTable
-from graphbox.errors import InvalidRequestError
+from graphbox.artifact import Ids, RowTable
+from graphbox.errors import InvalidRequestError, UsageError
+from graphbox.rows import StoredRows
 
-ROWS, DIM = 50, 7
+KINDS = ("float32", "float16", "int8_rowwise")
 RANDOM = np.random.default_rng(0)
-VALUES = RANDOM.standard_normal((ROWS, DIM), np.float32)
-CODES = RANDOM.integers(0, 256, (ROWS, DIM), dtype=np.uint8)
-SCALE_BIAS = RANDOM.standard_normal((ROWS, 2)).astype(np.float16)
+ROWS, DIM = 50, 7
 
 
 def _ids(count: int = ROWS) -> Ids:
     return Ids(pa.array([f"n{number}" for number in range(count)], pa.string()), "node")
 
 
-def _decoded() -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the codes decoded one element at a time."""
-    decoded = np.empty((ROWS, DIM), np.float32)
-    for row in range(ROWS):
-        scale, bias = np.float32(SCALE_BIAS[row, 0]), np.float32(SCALE_BIAS[row, 1])
-        for column in range(DIM):
-            decoded[row, column] = np.float32(CODES[row, column]) * scale + bias
-    return decoded
+def _example(kind: str, rows: int, dim: int) -> tuple[list[Any], Any]:
+    """Return the arrays of a table of random rows, and the rows as float32 by NumPy."""
+    values = RANDOM.standard_normal((rows, dim), np.float32)
+    if kind == "float32":
+        return [values], values
+    if kind == "float16":
+        return [values.astype(np.float16)], values.astype(np.float16).astype(np.float32)
+    codes = RANDOM.integers(0, 256, (rows, dim), dtype=np.uint8)
+    scale_bias = RANDOM.standard_normal((rows, 2)).astype(np.float16)
+    factors = scale_bias.astype(np.float32)
+    return [codes, scale_bias], codes.astype(np.float32) * factors[:, :1] + factors[:, 1:]
 
 
-TABLES: list[tuple[RowTable, Any]] = [
-    (Float32Rows(VALUES, _ids()), VALUES),
-    (Int8Rows(CODES, SCALE_BIAS, _ids()), _decoded()),
-]
+def _table(kind: str) -> tuple[RowTable, Any]:
+    arrays, expected = _example(kind, ROWS, DIM)
+    return RowTable(arrays[0], _ids(), *arrays[1:]), expected
 
 
-@pytest.mark.parametrize(("table", "expected"), TABLES)
-def test_rows_and_blocks_are_the_decoded_rows(table: RowTable, expected: Any) -> None:
-    assert isinstance(table, RowTable)
-    assert (len(table), table.dim) == (ROWS, DIM)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_and_blocks_are_the_decoded_rows(kind: str) -> None:
+    table, expected = _table(kind)
+    assert (len(table), table.dim, table.dtype, len(table.ids)) == (ROWS, DIM, kind, ROWS)
     indices = RANDOM.integers(0, ROWS, 200)
     np.testing.assert_array_equal(table.rows(indices), expected[indices])
     np.testing.assert_array_equal(table.rows([3, 3, 0]), expected[[3, 3, 0]])
     np.testing.assert_array_equal(table.block(10, 30), expected[10:30])
+    np.testing.assert_array_equal(table.block(40, 1000), expected[40:])
+    assert table.block(ROWS, ROWS + 5).shape == (0, DIM)
+    scratch = np.zeros((40, DIM), np.float32)
+    np.testing.assert_array_equal(table.block(10, 30, scratch), expected[10:30])
     out = np.zeros((3, DIM), np.float32)
     assert table.rows(np.array([4, 0, 9], np.int32), out=out) is out
     np.testing.assert_array_equal(out, expected[[4, 0, 9]])
@@ -54,15 +60,127 @@ def test_rows_and_blocks_are_the_decoded_rows(table: RowTable, expected: Any) ->
     assert empty.dtype == np.float32
 
 
-@pytest.mark.parametrize("table", [table for table, _ in TABLES])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_any_length_have_the_bits_of_numpy(kind: str) -> None:
+    for dim in range(1, 258):
+        arrays, expected = _example(kind, 23, dim)
+        table = StoredRows(*arrays)
+        indices = RANDOM.integers(0, 23, 40)
+        np.testing.assert_array_equal(table.rows(indices), expected[indices])
+        np.testing.assert_array_equal(table.block(3, 20), expected[3:20])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_go_into_a_part_of_the_columns_and_nowhere_else(kind: str) -> None:
+    table, expected = _table(kind)
+    out = np.full((5, DIM + 4), -1, np.float32)
+    table.rows([4, 0, 9, 9], out=out[1:, 2 : DIM + 2])
+    np.testing.assert_array_equal(out[1:, 2 : DIM + 2], expected[[4, 0, 9, 9]])
+    out[1:, 2 : DIM + 2] = -1
+    assert (out == -1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_that_does_not_fit_the_rows_is_refused(kind: str) -> None:
+    table, _ = _table(kind)
+    for shape in ((2, DIM), (3, DIM + 1), (4, DIM)):
+        with pytest.raises(UsageError, match="expected out of shape"):
+            table.rows([0, 1, 2], out=np.zeros(shape, np.float32))
+    overlapping = np.lib.stride_tricks.as_strided(np.zeros(DIM + 2, np.float32), (3, DIM), (4, 4))
+    for out in (np.zeros((DIM, 3), np.float32).T, np.zeros((3, DIM), np.float32)[::-1], overlapping):
+        with pytest.raises(UsageError, match="contiguous rows"):
+            table.rows([0, 1, 2], out=out)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "wrong", [[-1], [0, ROWS], [2**40], np.array([0.5]), np.array([[0]]), np.array([True])]
+    "wrong",
+    [
+        [-1],
+        [0, ROWS],
+        [2**40],
+        np.array([1 << 63], np.uint64),
+        np.array([0.5]),
+        np.array([[0]]),
+        np.array([True]),
+    ],
 )
-def test_positions_outside_are_refused_and_never_wrap(table: RowTable, wrong: Any) -> None:
+def test_positions_outside_are_refused_and_never_wrap(kind: str, wrong: Any) -> None:
+    table, _ = _table(kind)
+    out = np.full((len(wrong), DIM), 7, np.float32)
     with pytest.raises(InvalidRequestError, match="indices"):
-        table.rows(wrong)
+        table.rows(wrong, out=out)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [1, 7, 64, 257])
+def test_sums_are_those_of_numpy(kind: str, dim: int) -> None:
+    arrays, expected = _example(kind, 40, dim)
+    table = StoredRows(*arrays)
+    lengths = RANDOM.integers(0, 9, 30)
+    offsets = np.append(0, np.cumsum(lengths))
+    indices = RANDOM.integers(-1, 40, offsets[-1])
+    weights = RANDOM.standard_normal(offsets[-1]).astype(np.float32)
+    plain = np.zeros((30, dim), np.float32)
+    for bag, (start, stop) in enumerate(itertools.pairwise(offsets)):
+        for entry in range(start, stop):
+            if indices[entry] >= 0:
+                plain[bag] += expected[indices[entry]] * weights[entry]
+    np.testing.assert_array_equal(table.sums(indices, offsets, weights), plain)
+    nothing = table.sums(np.empty(0, np.int64), np.zeros(3, np.int64), np.empty(0, np.float32))
+    np.testing.assert_array_equal(nothing, np.zeros((2, dim)))
+
+
+def test_sums_of_wrong_bags_are_refused() -> None:
+    table, _ = _table("float32")
+    index, weights = np.zeros(3, np.int64), np.ones(3, np.float32)
+    for offsets in ([], [0], [1, 3], [0, 2], [0, 2, 1, 3], [0, 4]):
+        with pytest.raises(UsageError, match="offsets"):
+            table.sums(index, np.array(offsets, np.int64), weights)
+    with pytest.raises(UsageError, match="weights"):
+        table.sums(index, np.array([0, 3]), weights[:2])
+    for wrong in (-2, ROWS, 1 << 40):
+        with pytest.raises(InvalidRequestError, match=f"received {wrong}"):
+            table.sums(np.array([0, -1, wrong]), np.array([0, 3]), weights)
+
+
+def test_empty_tables() -> None:
+    table = StoredRows(np.empty((0, 4), np.float16))
+    assert table.rows([]).shape == (0, 4)
+    assert table.block(0, 10).shape == (0, 4)
+    with pytest.raises(InvalidRequestError, match=r"of a row in \[0, 0\), received 0"):
+        table.rows([0])
+
+
+def test_arrays_that_are_no_table_are_refused() -> None:
+    codes = np.zeros((3, 4), np.uint8)
+    for arrays in ([np.zeros(3, np.float32)], [np.zeros((3, 4))], [codes]):
+        with pytest.raises(UsageError, match="float32 or float16"):
+            StoredRows(*arrays)
+    with pytest.raises(UsageError, match="scale_bias"):
+        StoredRows(codes, np.zeros((2, 2), np.float16))
 
 
 def test_sizes_are_those_of_the_files() -> None:
-    assert TABLES[0][0].nbytes == ROWS * DIM * 4
-    assert TABLES[1][0].nbytes == ROWS * (DIM + 4)
+    assert [_table(kind)[0].nbytes for kind in KINDS] == [
+        ROWS * DIM * 4,
+        ROWS * DIM * 2,
+        ROWS * (DIM + 4),
+    ]
+
+
+def test_best_rows_of_wrong_sizes_are_refused() -> None:
+    table, expected = _table("float32")
+    queries = expected[:3]
+    index, scores = table.best(queries, 4)
+    plain = np.argsort(-(queries @ expected.T), axis=1)[:, :4]
+    np.testing.assert_array_equal(index, plain)
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ expected.T, plain, 1), atol=1e-5)
+    for wrong in (-1, ROWS + 1):
+        with pytest.raises(UsageError, match=f"received {wrong}"):
+            table.best(queries, wrong)
+    with pytest.raises(UsageError, match="queries of shape"):
+        table.best(queries[:, :-1], 1)
+    with pytest.raises(UsageError, match="lengths"):
+        table.best(queries, 1, np.ones(ROWS - 1, np.float32))

@@ -111,7 +111,11 @@ def test_the_compressed_model_answers_like_the_original(
 
 @pytest.mark.parametrize(
     ("dense", "tables", "steps"),
-    [("int8", "float32", ("dense int8_dynamic",)), ("float32", "int8", ("tables int8_rowwise",))],
+    [
+        ("int8", "float32", ("dense int8_dynamic",)),
+        ("float32", "int8", ("tables int8_rowwise",)),
+        ("float32", "float16", ("tables float16",)),
+    ],
 )
 def test_each_part_alone(
     artifact: Artifact, tmp_path: Path, dense: Any, tables: Any, steps: tuple[str, ...]
@@ -124,9 +128,15 @@ def test_each_part_alone(
     manifest = Artifact.open(destination).manifest
     assert manifest.lineage.steps == ("export", *steps)
     assert (report.dense is None) == (dense == "float32")
-    assert bool(report.tables) == (tables == "int8")
+    assert bool(report.tables) == (tables != "float32")
     if tables == "float32":
         assert manifest.files["tables/target/rows.npy"] == artifact.manifest.files["tables/target/rows.npy"]
+    elif tables == "float16":
+        assert {spec.codec for spec in manifest.tables.values()} == {"float16"}
+        with open_encoder(destination) as halved, open_encoder(artifact.path) as original:
+            ids = list(original.id_index())
+            np.testing.assert_allclose(halved.encode(ids), original.encode(ids), rtol=0.01, atol=0.01)
+            assert halved.neighbors(ids[:1], 3)[0].shape == (1, 3)
 
 
 def test_tables_alone_are_compressed_too(sample: SampleModel, tmp_path: Path) -> None:

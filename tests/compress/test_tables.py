@@ -1,4 +1,4 @@
-"""Row-wise int8 against the codec written out one element at a time."""
+"""Row-wise int8 against the codec written out one element at a time, and float16."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from graphbox.artifact import Float32Rows, Ids
-from graphbox.compress import quantize_rows, quantize_table
+from graphbox.artifact import Ids, RowTable
+from graphbox.compress import halve_table, quantize_rows, quantize_table
 from graphbox.compress import tables as tables_module
 from graphbox.errors import DataError
 
@@ -78,7 +78,7 @@ def test_what_float16_cannot_hold_is_refused() -> None:
 
 def test_a_table_is_quantized_in_parts_and_its_error_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).standard_normal((100, 16), np.float32)
-    table = Float32Rows(rows, Ids(pa.array(range(100), pa.int64()), "node"))
+    table = RowTable(rows, Ids(pa.array(range(100), pa.int64()), "node"))
     whole = quantize_table(table)
     monkeypatch.setattr(tables_module, "_BLOCK_ROWS", 7)
     parts = quantize_table(table)
@@ -90,6 +90,20 @@ def test_a_table_is_quantized_in_parts_and_its_error_measured(monkeypatch: pytes
         assert error.max_absolute == pytest.approx(np.abs(difference).max())
         assert error.relative == pytest.approx(np.sqrt((difference**2).sum() / (rows**2).sum()), rel=1e-4)
     assert whole.error.relative < 0.01
+
+
+def test_a_table_is_halved_in_parts_and_its_error_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).standard_normal((100, 16), np.float32)
+    table = RowTable(rows, Ids(pa.array(range(100), pa.int64()), "node"))
+    monkeypatch.setattr(tables_module, "_BLOCK_ROWS", 7)
+    halved = halve_table(table)
+    np.testing.assert_array_equal(halved.rows, rows.astype(np.float16))
+    difference = rows.astype(np.float16).astype(np.float32) - rows
+    assert halved.error.max_absolute == pytest.approx(np.abs(difference).max())
+    assert halved.error.relative == pytest.approx(np.sqrt((difference**2).sum() / (rows**2).sum()), rel=1e-4)
+    assert halved.error.relative < 2**-11
+    with pytest.raises(DataError, match="expected elements within 65504"):
+        halve_table(RowTable(rows * 1e6, table.ids))
 
 
 def test_the_size_is_a_quarter_and_four_bytes_a_row(tmp_path: Path) -> None:

@@ -16,6 +16,16 @@ loaded |= {name for name in sys.modules if name.startswith(own)}
 print(sorted(loaded))
 """
 
+OPENED = """
+import sys
+from graphbox.deploy import open_encoder
+with open_encoder("tests/formats/artifact-1/embedding/1") as model:
+    model.neighbors([model.id_index()[0]], 1)
+own = ("graphbox.graph", "graphbox.models", "graphbox.native", "graphbox.table", "graphbox.train")
+loaded = {name for name in sys.modules if name.startswith(own)} | ({"torch"} & set(sys.modules))
+print("graphbox._core" in sys.modules, sorted(loaded))
+"""
+
 BARE = """
 import sys
 import graphbox.deploy
@@ -32,6 +42,10 @@ def _output(code: str) -> str:
 
 def test_deploy_loads_neither_torch_nor_the_native_core() -> None:
     assert _output(CHECK) == "[]"
+
+
+def test_opening_rows_loads_the_native_core_alone() -> None:
+    assert _output(OPENED) == "True []"
 
 
 def test_the_runtime_is_loaded_when_it_is_needed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphbox.artifact import Float32Rows, Ids, Int8Rows
+from graphbox.artifact import Ids, RowTable
 from graphbox.deploy import CheckedProgram, Options, choose, compile_model
 from graphbox.deploy import ranking as ranking_module
 from graphbox.deploy.ranking import RANKING_MODEL, ExactRanking
@@ -24,8 +25,8 @@ def program() -> Iterator[CheckedProgram]:
         yield compiled
 
 
-def _table(rows: Any) -> Float32Rows:
-    return Float32Rows(rows, Ids(pa.array(range(len(rows)), pa.int64()), "node"))
+def _table(rows: Any) -> RowTable:
+    return RowTable(rows, Ids(pa.array(range(len(rows)), pa.int64()), "node"))
 
 
 def _plain(rows: Any, queries: Any, k: int, exclude: Any, cosine: bool) -> Any:
@@ -100,10 +101,68 @@ def test_queries_are_taken_in_parts(program: CheckedProgram, monkeypatch: pytest
     np.testing.assert_array_equal(whole[0], parts[0])
 
 
-def test_quantized_rows_rank_as_their_decoded_values(program: CheckedProgram) -> None:
-    codes = RANDOM.integers(0, 256, (80, 6), dtype=np.uint8)
-    scale_bias = np.abs(RANDOM.standard_normal((80, 2))).astype(np.float16)
-    table = Int8Rows(codes, scale_bias, Ids(pa.array(range(80), pa.int64()), "node"))
-    queries = RANDOM.standard_normal((4, 6), np.float32)
-    index, _ = ExactRanking(table, "inner_product", program).top(queries, 10)
-    np.testing.assert_array_equal(index, _plain(table.block(0, 80), queries, 10, None, False))
+def _stored(kind: str, rows: int, dim: int) -> RowTable:
+    """Return a table of random rows, stored as float16 or as codes."""
+    ids = Ids(pa.array(range(rows), pa.int64()), "node")
+    if kind == "float16":
+        return RowTable(RANDOM.standard_normal((rows, dim)).astype(np.float16), ids)
+    scale_bias = np.abs(RANDOM.standard_normal((rows, 2))).astype(np.float16)
+    scale_bias[:, 1] *= -100
+    return RowTable(RANDOM.integers(0, 256, (rows, dim), dtype=np.uint8), ids, scale_bias)
+
+
+@pytest.mark.parametrize("score", ["inner_product", "cosine"])
+@pytest.mark.parametrize("kind", ["float16", "int8"])
+@pytest.mark.parametrize("dim", [1, 6, 64, 257])
+def test_encoded_rows_rank_as_their_decoded_values(
+    program: CheckedProgram,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    score: Literal["inner_product", "cosine"],
+    dim: int,
+) -> None:
+    table = _stored(kind, 80, dim)
+    queries = RANDOM.standard_normal((4, dim), np.float32)
+    exclude = RANDOM.integers(0, 80, 4)
+    rows = table.block(0, 80).astype(np.float64)
+    if score == "cosine":
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        expected = (queries / np.linalg.norm(queries, axis=1, keepdims=True)) @ rows.T
+    else:
+        expected = queries @ rows.T
+    monkeypatch.setattr(ranking_module, "_MAX_PRODUCTS", 160)  # two queries at a time
+    ranking = ExactRanking(table, score, program)
+    largest = np.abs(rows).max() * np.abs(queries).max() * dim
+    expected[np.arange(4), exclude] = -np.inf
+    for k in (1, 10, 79):
+        index, scores = ranking.top(queries, k, exclude)
+        # Of what differs by rounding alone, either may come first.
+        np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :k], atol=1e-6 * largest)
+        np.testing.assert_allclose(np.take_along_axis(expected, index, 1), scores, atol=1e-6 * largest)
+        assert all(len(set(row)) == k for row in index.tolist())
+
+
+def test_ties_of_encoded_rows_go_to_the_lower_index(program: CheckedProgram) -> None:
+    table = RowTable(np.ones((2000, 4), np.float16), Ids(pa.array(range(2000), pa.int64()), "node"))
+    index, _ = ExactRanking(table, "cosine", program).top(np.ones((2, 4), np.float32), 5, np.array([0, 9]))
+    assert index.tolist() == [[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+
+
+def test_zero_rows_that_are_encoded_score_zero(program: CheckedProgram) -> None:
+    rows = np.array([[0, 0], [1, 0], [-1, 0]], np.float16)
+    table = RowTable(rows, Ids(pa.array(range(3), pa.int64()), "node"))
+    index, scores = ExactRanking(table, "cosine", program).top(np.array([[2, 0], [0, 0]], np.float32), 3)
+    assert index.tolist() == [[1, 0, 2], [0, 1, 2]]
+    assert scores.tolist() == [[1, 0, -1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("kind", ["float16", "int8"])
+def test_encoded_rows_are_not_decoded_as_a_whole(program: CheckedProgram, kind: str) -> None:
+    table = _stored(kind, 100_000, 64)
+    queries = RANDOM.standard_normal((3, 64), np.float32)
+    tracemalloc.start()
+    ranking = ExactRanking(table, "cosine", program)
+    ranking.top(queries, 10)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 12 << 20  # lengths are computed from blocks of 4.2 MB; decoded, the rows are 25.6 MB

@@ -18,6 +18,7 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_walk_step(module);
   graphbox::bind::add_negative(module);
   graphbox::bind::add_store(module);
+  graphbox::bind::add_stored_rows(module);
   graphbox::bind::add_table(module);
   graphbox::bind::add_table_records(module);
   graphbox::bind::add_table_tier(module);

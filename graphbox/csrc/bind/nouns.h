@@ -17,6 +17,7 @@ void add_walk(nanobind::module_& module);
 void add_walk_step(nanobind::module_& module);
 void add_negative(nanobind::module_& module);
 void add_store(nanobind::module_& module);
+void add_stored_rows(nanobind::module_& module);
 void add_table(nanobind::module_& module);
 void add_table_records(nanobind::module_& module);
 void add_table_tier(nanobind::module_& module);

@@ -49,16 +49,7 @@ GRAPHBOX_INLINE std::uint16_t rounded_by(float value, std::uint32_t random) {
 GRAPHBOX_CLONES
 void from_float16(const std::uint16_t* __restrict halves, float* __restrict values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t half = halves[i];
-    const std::uint32_t magnitude = half & ~kSign & 0xFFFFU;
-    const std::uint32_t normal = (magnitude << kDroppedBits) + (kBias << kDroppedBits);
-    const std::uint32_t infinite = normal + (kBias << kDroppedBits);
-    // A small one: its mantissa below a leading 1 that stands for 2^-14, which is taken off.
-    const float raised = std::bit_cast<float>((magnitude << kDroppedBits) | kSmallestNormal);
-    const auto small = std::bit_cast<std::uint32_t>(raised - std::bit_cast<float>(kSmallestNormal));
-    const std::uint32_t finite = magnitude < 0x400 ? small : normal;
-    const std::uint32_t result = magnitude < 0x7C00 ? finite : infinite;
-    values[i] = std::bit_cast<float>(result | (half & kSign) << 16);
+    values[i] = float16_value(halves[i]);
   }
 }
 

@@ -2,10 +2,31 @@
 // sets, the same bits on all.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "portability/cpu.h"
+
 namespace graphbox {
+
+// Exact, for infinities and NaN as well. No branches: loops of it are vectorized.
+GRAPHBOX_INLINE float float16_value(std::uint16_t half_bits) {
+  constexpr std::uint32_t kSignBit = 0x8000;
+  constexpr std::uint32_t kDropped = 13;                    // bits of a float's mantissa that 16 bits lack
+  constexpr std::uint32_t kSmallest = 113U << 23;           // 2^-14 as a float
+  constexpr std::uint32_t kExponents = (127U - 15U) << 23;  // between the biases
+  const std::uint32_t half = half_bits;
+  const std::uint32_t magnitude = half & ~kSignBit;
+  const std::uint32_t normal = (magnitude << kDropped) + kExponents;
+  const std::uint32_t infinite = normal + kExponents;
+  // A small one: its mantissa below a leading 1 that stands for 2^-14, which is subtracted.
+  const float raised = std::bit_cast<float>((magnitude << kDropped) | kSmallest);
+  const auto small = std::bit_cast<std::uint32_t>(raised - std::bit_cast<float>(kSmallest));
+  const std::uint32_t finite = magnitude < 0x400 ? small : normal;
+  const std::uint32_t result = magnitude < 0x7C00 ? finite : infinite;
+  return std::bit_cast<float>(result | (half & kSignBit) << 16);
+}
 
 // Exact.
 void from_float16(const std::uint16_t* halves, float* values, std::size_t count);
