@@ -144,6 +144,20 @@ test-asan: $(VENV)/.dependencies ## C++ tests, and wrong arguments for the Pytho
 test-tsan: $(VENV)/.dependencies ## C++ tests under ThreadSanitizer
 	$(call native_tests,thread)
 
+# ---------------------------------------------------------------- ARM
+
+ARM := $(abspath $(or $(GRAPHBOX_ARM_FOLDER),.arm))
+
+.PHONY: arm-root test-arm
+arm-root: $(VENV)/.dependencies ## a 64-bit ARM system for emulation, in .arm or the folder that GRAPHBOX_ARM_FOLDER names
+	tests/arm/make_root.sh $(ARM) $(BIN)/python
+
+# Emulation ignores limits of address space, which the group slab sets.
+test-arm: arm-root $(VENV)/.core ## cross-compile the wheel for ARM, and compare it under emulation with the one of this machine
+	tests/arm/install_wheel.sh $(ARM) $(BIN)/python
+	$(BIN)/ctest --test-dir $(ARM)/build --output-on-failure --parallel $(TEST_PROCESSES) --exclude-regex '^slab$$'
+	GRAPHBOX_ARM_FOLDER=$(ARM) $(BIN)/python -m pytest -m arm tests/arm
+
 # ---------------------------------------------------------------- quality
 
 .PHONY: quality
