@@ -23,6 +23,13 @@ _PRODUCTS = "MKL_CBWR"
 _SAME_PRODUCTS = "AUTO,STRICT"
 """With it the products of Intel's MKL are the same for any number of threads; read at the first one."""
 
+_VECTOR_FUNCTIONS = (
+    *(torch.exp, torch.expm1, torch.log, torch.log1p, torch.log2, torch.log10, torch.sqrt),
+    *(torch.sin, torch.cos, torch.tan, torch.asin, torch.acos, torch.atan),
+    *(torch.sinh, torch.cosh, torch.tanh, torch.sigmoid, torch.erf, torch.erfc, torch.erfinv),
+)
+"""Those that torch computes by MKL, of what models compute."""
+
 
 def _fix_products() -> None:
     """Let products on Intel processors not depend on the number of threads; on others they do not anyway."""
@@ -34,7 +41,19 @@ def _fix_products() -> None:
         os.environ.setdefault(_PRODUCTS, _SAME_PRODUCTS)
 
 
+def _begin_vector_functions() -> None:
+    """Call each vector function of MKL once in one thread.
+
+    Threads that make the first call of one together may take different code for it: in a tenth of the
+    processes the first logsumexp of two threads had other bits than the second (MKL 2024.2).
+    """
+    numbers = torch.full((64,), 0.5)  # few enough that torch does not share them among threads
+    for function in _VECTOR_FUNCTIONS:
+        function(numbers)
+
+
 _fix_products()  # on import: later the process may have computed one already
+_begin_vector_functions()
 
 
 @contextmanager

@@ -1,5 +1,9 @@
 """Gradients are the same bits each time, whatever the threads do."""
 
+import subprocess
+import sys
+
+import pytest
 import torch
 
 from graphbox.train.computing import summing_in_order
@@ -32,3 +36,20 @@ def test_the_gradients_are_sums_of_what_was_read() -> None:
     weights = torch.randn(_READ, _DIM, generator=generator)
     expected = torch.zeros(_ROWS, _DIM, dtype=torch.float64).index_add_(0, index, weights.double())
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+FIRST_CALL = """
+import torch
+import graphbox.train.computing
+torch.set_num_threads(2)
+logits = torch.randn(512, 4000, generator=torch.Generator().manual_seed(0)) * 5
+first, second = (torch.logsumexp(logits, 1) for _ in range(2))
+assert torch.equal(first, second)
+"""
+
+
+@pytest.mark.slow
+def test_the_first_call_of_a_process_gives_the_bits_of_the_second() -> None:
+    """Without what computing.py does on import, one in ten processes fails; more where CPUs are busy."""
+    processes = [subprocess.Popen([sys.executable, "-c", FIRST_CALL]) for _ in range(12)]
+    assert [process.wait(120) for process in processes] == [0] * len(processes)
