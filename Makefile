@@ -34,7 +34,7 @@ $(BIN)/python: | prerequisites
 
 $(VENV)/.dependencies: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt pip torch
-	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; print("\n".join(d for d in p["dependencies"] + e["train"] + e["dev"] if not d.startswith("graphbox[")))' > $(VENV)/requirements.txt
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; print("\n".join(d for d in sum(e.values(), p["dependencies"]) if not d.startswith("graphbox[")))' > $(VENV)/requirements.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -r $(VENV)/requirements.txt
 	touch $@
 
