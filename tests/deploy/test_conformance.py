@@ -106,7 +106,7 @@ def test_an_adapter_of_another_package_passes(install: Any) -> None:
     assert [case for case in report.cases if case.outcome != "passed"] == []
 
 
-@pytest.mark.parametrize("name", ["openvino", "iree"])
+@pytest.mark.parametrize("name", ["openvino", pytest.param("iree", marks=pytest.mark.stress)])
 def test_adapters_that_build_ahead_pass(name: str, tmp_path: Path) -> None:
     report = check_adapter(name, cycles=60)
     assert [case for case in report.cases if case.outcome == "failed"] == []
