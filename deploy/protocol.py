@@ -1,4 +1,4 @@
-"""What an adapter has to be: six functions that bring a kind of hardware to graphbox.
+"""The interface of adapters: six functions that bring a kind of hardware to graphbox.
 
 An adapter is an object found through the entry-point group ``graphbox.adapters``, so another package can
 add hardware without a change here. ``probe`` tells what is there, ``supports`` whether a model can run,
@@ -43,9 +43,13 @@ Feeds = Mapping[str, npt.NDArray[Any]]
 DTYPE_OF: Mapping[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
     "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
     "INT32": np.dtype(np.int32),
     "INT64": np.dtype(np.int64),
     "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype(np.uint16),
+    "UINT32": np.dtype(np.uint32),
+    "UINT64": np.dtype(np.uint64),
     "FP16": np.dtype(np.float16),
     "FP32": np.dtype(np.float32),
     "FP64": np.dtype(np.float64),
@@ -61,7 +65,7 @@ class Device:
         kind: what it is; ``other`` (a server, a folder of files) is used only when it is named, never by
             ``auto``.
         description: for people, e.g. the processor's name.
-        available: whether a model was really run on it just now.
+        available: whether a model was run on it by this process; for kind ``other``, whether it can be used.
         reason: why it is not available.
         details: versions of the runtime and its driver, capabilities of the device: all that a compiled
             model depends on, since a package is built again when one of them changes.

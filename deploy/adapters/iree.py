@@ -1,11 +1,11 @@
 """IREE: models compiled to machine code ahead of time, for this processor.
 
-The compiler reads ONNX by a program of its own, in a process that ends with it; serving needs the runtime
-alone.
+The compiler's programs run in processes of their own, which keep its memory out of the server's.
 """
 
 from __future__ import annotations
 
+import functools
 import queue
 import subprocess
 import sys
@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import inspect_onnx
+from graphbox.artifact import TensorSpec, inspect_onnx
 from graphbox.deploy.adapters.processor import processor_features, processor_name
 from graphbox.deploy.adapters.results import written
+from graphbox.deploy.adapters.trial import TRIAL_MODEL, trial_failure
 from graphbox.deploy.protocol import (
     API_VERSION,
     DTYPE_OF,
@@ -34,6 +35,7 @@ from graphbox.deploy.protocol import (
 from graphbox.errors import (
     BackendMissingError,
     FormatError,
+    GraphboxError,
     InvalidRequestError,
     TimeLimitError,
     UnsupportedError,
@@ -61,8 +63,8 @@ class IreeProgram:
         summary = inspect_onnx(package.model, "the model")
         self._path = folder / _COMPILED
         self._idle: queue.LifoQueue[_Opened] = queue.LifoQueue()
-        self.inputs = summary.input_tensors
-        self.outputs = summary.output_tensors
+        self.inputs: Sequence[TensorSpec] = summary.input_tensors
+        self.outputs: Sequence[TensorSpec] = summary.output_tensors
         self._idle.put(_Opened(self._path))
         self.effective: Effective = {
             "provider": f"{_DRIVER} of llvm-cpu",
@@ -130,11 +132,10 @@ class Iree:
         try:
             details["runtime"] = f"iree {_version('iree-base-runtime')}"
             details["compiler"] = f"iree {_version('iree-base-compiler')}"
-            _imported("iree.runtime")
-            _imported("iree.compiler")
-        except BackendMissingError as error:
-            return [Device("cpu", "cpu", processor_name(), available=False, reason=error.message)]
-        return [Device("cpu", "cpu", processor_name(), available=True, details=details)]
+            reason = _trial()
+        except GraphboxError as error:
+            reason = error.message
+        return [Device("cpu", "cpu", processor_name(), reason is None, reason, details)]
 
     def supports(self, model: bytes, device: Device) -> Support:
         """Return whether the compiler takes the model."""
@@ -164,6 +165,19 @@ class Iree:
             return IreeProgram(package)
         except (RuntimeError, ValueError) as error:
             raise UnsupportedError(f"IREE cannot load the module: {error}") from error
+
+
+@functools.cache
+def _trial() -> str | None:
+    """Return why a model cannot be compiled and run; None: it was. Once for each process: it takes a second.
+
+    Raises:
+        GraphboxError: the same, as an error.
+    """
+    device = Device("cpu", "cpu", processor_name(), available=True)
+    with tempfile.TemporaryDirectory() as folder:
+        adapter.build(TRIAL_MODEL, device, Options(), Path(folder))
+        return trial_failure(adapter.load(Package(TRIAL_MODEL, device, Options(), Path(folder))))
 
 
 def _function_of(module: Any) -> str:

@@ -9,7 +9,7 @@ is refused when ONNX Runtime would run a part of it elsewhere.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from graphbox.artifact import TensorSpec, inspect_onnx
 from graphbox.deploy.adapters.processor import processor_name
+from graphbox.deploy.adapters.trial import TRIAL_MODEL, trial_failure
 from graphbox.deploy.onnx_runtime import load_onnxruntime, onnxruntime_owners
-from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Package, Support
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError
 
@@ -27,15 +27,17 @@ _PACKAGE = "onnxruntime"
 _DATATYPE_OF = {
     "tensor(bool)": "BOOL",
     "tensor(int8)": "INT8",
+    "tensor(int16)": "INT16",
     "tensor(int32)": "INT32",
     "tensor(int64)": "INT64",
     "tensor(uint8)": "UINT8",
+    "tensor(uint16)": "UINT16",
+    "tensor(uint32)": "UINT32",
+    "tensor(uint64)": "UINT64",
     "tensor(float16)": "FP16",
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
 }
-# Small enough to try a device with.
-_PROBE_MODEL = write_onnx([Node("Neg", ["x"], ["y"])], {"x": (np.float32, ["n"])}, {"y": (np.float32, ["n"])})
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ class OnnxRuntimeProgram:
         self._session: Any = _session(model, provider, options)
         native = load_onnxruntime().capi.onnxruntime_pybind11_state
         self._refusals = (native.Fail, native.InvalidArgument, native.RuntimeException, RuntimeError)
-        self.inputs = [_tensor(value) for value in self._session.get_inputs()]
-        self.outputs = [_tensor(value) for value in self._session.get_outputs()]
+        self.inputs: Sequence[TensorSpec] = [_tensor(value) for value in self._session.get_inputs()]
+        self.outputs: Sequence[TensorSpec] = [_tensor(value) for value in self._session.get_outputs()]
         self.effective: Effective = {
             "provider": self._session.get_providers()[0],
             "device": device.name,
@@ -197,12 +199,9 @@ def _tried(provider: _Provider) -> str | None:
         )
     device = Device(provider.device, provider.kind, provider.description, available=True)
     try:
-        program = OnnxRuntimeProgram(_PROBE_MODEL, device, Options())
+        return trial_failure(OnnxRuntimeProgram(TRIAL_MODEL, device, Options()))
     except UnsupportedError as error:
         return error.message
-    answer = program.run({"x": np.array([1.5], np.float32)})["y"].tolist()
-    program.close()
-    return None if answer == [-1.5] else f"expected -1.5 of the model of the probe, received {answer}"
 
 
 def _tensor(value: Any) -> TensorSpec:

@@ -3,8 +3,8 @@
 Its package brings another one that sends telemetry, and makes a folder in the user's home as soon as it is
 imported. OpenVINO works without it, so it is kept from being imported.
 
-On processors with bfloat16 it computes float32 models in bfloat16 unless it is told otherwise (an error of
-1e-3 instead of 1e-7), so the precision is asked for, and read back from what was compiled.
+On processors with bfloat16 its default for float32 models is bfloat16 (an error of 1e-3 instead of 1e-7), so
+float32 is asked for, and the precision is read back from what was compiled.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 import io
 import queue
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -21,14 +23,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import inspect_onnx
+from graphbox.artifact import TensorSpec, inspect_onnx
 from graphbox.deploy.adapters.processor import processor_features
 from graphbox.deploy.adapters.results import written
+from graphbox.deploy.adapters.trial import TRIAL_MODEL, trial_failure
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Package, Support
 from graphbox.errors import BackendMissingError, FormatError, InvalidRequestError, UnsupportedError
 
 _COMPILED = "model.blob"
 _TELEMETRY = "openvino_telemetry"
+_THREADS = "INFERENCE_NUM_THREADS"
+_SUPPORTED = "SUPPORTED_PROPERTIES"
 _PRECISION_OF = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 
@@ -39,26 +44,26 @@ class OpenVinoProgram:
         openvino = _openvino()
         folder = package.folder
         assert folder is not None  # noqa: S101 - this adapter builds ahead
-        settings = _settings(package.options)
+        core, plugin = openvino.Core(), _plugin(package.device)
         with _refusals():
-            self._compiled: Any = openvino.Core().import_model(
-                (folder / _COMPILED).read_bytes(), _plugin(package.device), settings
-            )
+            settings = _settings(core, plugin, package.options)
+            self._compiled: Any = core.import_model((folder / _COMPILED).read_bytes(), plugin, settings)
         self._requests: queue.LifoQueue[Any] = queue.LifoQueue()
         summary = inspect_onnx(package.model, "the model")
-        self.inputs = summary.input_tensors
-        self.outputs = summary.output_tensors
+        self.inputs: Sequence[TensorSpec] = summary.input_tensors
+        self.outputs: Sequence[TensorSpec] = summary.output_tensors
         self.effective = self._found(package, summary.precision, openvino.__version__)
 
     def _found(self, package: Package, wanted: str, version: str) -> Effective:
         computed = self._compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         precision = _PRECISION_OF.get(computed, computed)
+        counts_threads = _THREADS in self._compiled.get_property(_SUPPORTED)
         return {
             "provider": f"{_plugin(package.device)} plugin",
             "device": package.device.name,
             # Integer products are in the model itself, and what is not one is in `precision`.
             "precision": wanted if precision == "float32" else precision,
-            "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
+            "threads": int(self._compiled.get_property(_THREADS)) if counts_threads else 0,
             "fallback_nodes": [],  # the model is compiled for one plugin, not for HETERO
             "runtime": f"openvino {version}",
         }
@@ -99,7 +104,7 @@ class OpenVino:
     builds_ahead = True
 
     def probe(self) -> list[Device]:
-        """Return the devices of the plugins, each of them having compiled a model."""
+        """Return the devices of the plugins, after compiling a model of one node for each and running it."""
         try:
             openvino = _openvino()
         except BackendMissingError as error:
@@ -140,33 +145,51 @@ def _openvino() -> Any:
 def _probed(core: Any, plugin: str, version: str) -> Device:
     kinds: dict[str, Literal["cpu", "gpu", "npu", "other"]] = {"CPU": "cpu", "GPU": "gpu", "NPU": "npu"}
     kind = kinds.get(plugin.partition(".")[0], "other")
-    description = str(core.get_property(plugin, "FULL_DEVICE_NAME"))
-    details = {
-        "runtime": f"openvino {version}",
-        "capabilities": " ".join(core.get_property(plugin, "OPTIMIZATION_CAPABILITIES")),
-        "processor": processor_features(),
-    }
-    return Device(plugin.lower(), kind, description, available=True, reason=None, details=details)
+    name = plugin.lower()
+    try:
+        description = str(core.get_property(plugin, "FULL_DEVICE_NAME"))
+        details = {
+            "runtime": f"openvino {version}",
+            "capabilities": " ".join(core.get_property(plugin, "OPTIMIZATION_CAPABILITIES")),
+            "processor": processor_features(),
+        }
+        device = Device(name, kind, description, available=True, details=details)
+        reason = _tried(device)
+    except Exception as error:  # noqa: BLE001 - a probe never raises: every fault is the reason
+        return Device(name, kind, plugin, available=False, reason=f"{type(error).__name__}: {error}")
+    return device if reason is None else replace(device, available=False, reason=reason)
+
+
+def _tried(device: Device) -> str | None:
+    """Return why a model cannot be built and run on a device; None: it was."""
+    with tempfile.TemporaryDirectory() as folder:
+        adapter.build(TRIAL_MODEL, device, Options(), Path(folder))
+        return trial_failure(adapter.load(Package(TRIAL_MODEL, device, Options(), Path(folder))))
 
 
 def _plugin(device: Device) -> str:
     return device.name.upper()
 
 
-def _settings(options: Options) -> dict[str, Any]:
-    return {
+def _settings(core: Any, plugin: str, options: Options) -> dict[str, Any]:
+    """Return the settings that the plugin knows: those of threads, for one, are of the CPU alone."""
+    known = core.get_property(plugin, _SUPPORTED)
+    wanted = {
         "INFERENCE_PRECISION_HINT": "f32",
-        "INFERENCE_NUM_THREADS": options.threads,
+        _THREADS: options.threads,
         "NUM_STREAMS": 1,
         "PERFORMANCE_HINT": "LATENCY",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else products with int8 weights are computed in int8
     }
+    return {key: value for key, value in wanted.items() if key in known}
 
 
 def _compiled(model: bytes, device: Device, options: Options) -> Any:
-    core = _openvino().Core()
+    core, plugin = _openvino().Core(), _plugin(device)
     with _refusals():
-        return core.compile_model(core.read_model(io.BytesIO(model)), _plugin(device), _settings(options))
+        return core.compile_model(
+            core.read_model(io.BytesIO(model)), plugin, _settings(core, plugin, options)
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the processor is called, and what it can do."""
+"""Name and instruction sets of the processor."""
 
 from __future__ import annotations
 
