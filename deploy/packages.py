@@ -4,8 +4,7 @@ A package is a folder named by its key, the digest of all that it depends on: th
 with the version of its distribution, the device with the versions and capabilities that its probe found, and
 the options. A package for an old driver is therefore never found; it stays until it was not used for
 `_UNUSED_DAYS` days. ``package.json`` lists the digest of each file by its path in the folder, which is of
-plain names. A package that is not as it was written
-is built again.
+plain names. A package that is not as it was written is built again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from graphbox.artifact.manifest import is_plain_name
 from graphbox.deploy.protocol import API_VERSION, Adapter, Device, Options, Package
 from graphbox.deploy.registry import distribution_of
-from graphbox.durable import flush_to_disk
+from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
 from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 
@@ -42,7 +41,6 @@ _ABANDONED_HOURS = 24
 _ATTEMPTS = 10
 _MAX_DEPTH = 8
 _CHUNK_BYTES = 1 << 20
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _File(BaseModel):
@@ -93,7 +91,8 @@ def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -
         if not _is_complete(path, key):
             _remove_unused(folder)
             _build(adapter, model, device, options, path)
-        os.utime(path / DESCRIPTION_FILE)
+        with suppress(OSError):  # a folder that is mounted for reading keeps no time of use
+            os.utime(path / DESCRIPTION_FILE)
     return Package(model, device, options, path)
 
 
@@ -253,7 +252,7 @@ def _system_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind: type[GraphboxError] = DoesNotFitError if error.errno in _NO_ROOM else GraphboxError
+        kind: type[GraphboxError] = DoesNotFitError if error.errno in NO_ROOM else GraphboxError
         raise kind(
             f"cannot keep compiled models: {error.strerror or error}",
             where=str(folder),

@@ -6,7 +6,6 @@ therefore never served from its files themselves.
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from graphbox.durable import NO_ROOM
 from graphbox.errors import DoesNotFitError, FormatError
 
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
@@ -60,7 +60,7 @@ def _unnamed_copy(file: Path) -> Iterator[int]:
             # A page that finds no room when it is first written would end the process, too.
             os.posix_fallocate(copy.fileno(), 0, size)
         except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            if error.errno not in NO_ROOM:
                 raise
             raise DoesNotFitError(
                 f"expected {size} bytes free in {folder} for a copy of {file.name}: {error.strerror}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -39,10 +38,10 @@ from graphbox.artifact.manifest import (
     is_plain_name,
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
-from graphbox.artifact.preprocess import FieldsForm, Preprocess, TriplesForm
+from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
-from graphbox.durable import flush_to_disk
+from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
 from graphbox.rows import RowEncoding
 
@@ -54,7 +53,7 @@ NETWORK_FOLDER = "network"
 LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
 _EXAMPLE_IDS = 2
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_LONGEST_INDENTED = 10_000
 
 
 class ArtifactWriter:
@@ -100,7 +99,7 @@ class ArtifactWriter:
         if self._partial.exists():
             shutil.rmtree(self._partial)
         os.close(self._lock)
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise DoesNotFitError(
                 f"there is no room to write the model: {error.strerror}",
                 where=str(self.path),
@@ -199,7 +198,7 @@ class ArtifactWriter:
                 shutil.copyfile(artifact.path / path, self._place(path))
         self.set_preprocess(artifact.preprocess)
         self._links, self._network = manifest.links, manifest.network
-        if isinstance(artifact.preprocess, FieldsForm | TriplesForm):
+        if isinstance(artifact.preprocess, FieldsForm | TriplesForm | TensorsForm):
             self._example = artifact.example_inputs()
 
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
@@ -270,10 +269,10 @@ class ArtifactWriter:
         Args:
             name: of the model.
             version: of the model.
-            kind: ``embedding`` when there is no ONNX part; else ``encoder``, ``click`` or
-                ``knowledge_graph``, as the preprocess is.
+            kind: ``embedding`` when there is no ONNX part; else ``encoder``, ``click``,
+                ``knowledge_graph`` or ``tensors``, as the preprocess is.
             task: that it was trained for, or None.
-            dim: length of an embedding; of clicks 1.
+            dim: length of an embedding; of clicks and bare tensors 1.
             targets: what to rank against, by the node type of the query.
             metrics: ``{task: {metric: value}}``.
             lineage: where it comes from.
@@ -288,11 +287,11 @@ class ArtifactWriter:
             ConflictError: when another writer was faster.
             FormatError: when the parts do not fit together.
         """
-        if self._preprocess is None or not self._ids:
+        if self._preprocess is None or (not self._ids and not isinstance(self._preprocess, TensorsForm)):
             raise UsageError("expected ids and a preprocess before commit, received none")
         inputs, outputs = self._tensors(self._preprocess, dim)
         example = self._example or [self._ids_example(inputs[0])]
-        text = json.dumps({"inputs": example}, indent=2, allow_nan=False) + "\n"
+        text = _request_text(example)
         self._place(EXAMPLE_REQUEST_FILE).write_text(text)
         check_name(name, "model name")
         manifest = _checked_manifest(
@@ -326,6 +325,10 @@ class ArtifactWriter:
 
     def _tensors(self, form: Preprocess, dim: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
         """Return the inputs and outputs as served."""
+        if isinstance(form, TensorsForm):
+            if self._onnx is None or self._example is None:
+                raise UsageError("expected an ONNX file and an example request before commit, received none")
+            return self._onnx.inputs, self._onnx.outputs
         if isinstance(form, FieldsForm):
             columns = tuple(field.tensor for field in form.fields)
             return columns, (TensorSpec(name="probability", datatype="FP32", shape=(-1,)),)
@@ -341,9 +344,10 @@ class ArtifactWriter:
 
     def _ids_example(self, tensor: TensorSpec) -> dict[str, Any]:
         """Return the input of an example request for ids."""
-        if self._preprocess is None or self._preprocess.node_type not in self._ids:
+        form = self._preprocess
+        if form is None or isinstance(form, TensorsForm) or form.node_type not in self._ids:
             raise UsageError("expected an example request before commit, received none")
-        data = self._example_ids(self._ids[self._preprocess.node_type][1])
+        data = self._example_ids(self._ids[form.node_type][1])
         return {"name": tensor.name, "datatype": tensor.datatype, "shape": [len(data)], "data": data}
 
     def _example_ids(self, ids: Ids) -> list[Id]:
@@ -414,6 +418,14 @@ class ArtifactWriter:
                 f"could not move the model into place ({error})", where=str(self.path)
             ) from error
         flush_to_disk(self.path.parent)
+
+
+def _request_text(inputs: list[dict[str, Any]]) -> str:
+    """Return the body of a request, indented unless its tensors are large."""
+    text = json.dumps({"inputs": inputs}, allow_nan=False)
+    if len(text) <= _LONGEST_INDENTED:
+        text = json.dumps({"inputs": inputs}, indent=2, allow_nan=False)
+    return text + "\n"
 
 
 def _checked_manifest(**values: Any) -> Manifest:

@@ -9,7 +9,6 @@ the graph before a change or after it, and a writer that dies leaves the one bef
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.durable import flush_to_disk
+from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import (
     ConflictError,
     DoesNotFitError,
@@ -68,7 +67,6 @@ _FOLDER = re.compile(r"(base|delta|compaction)-(\d{6})")
 _SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
 _SYNCED_TOGETHER = 128
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Array = npt.NDArray[Any]
 
@@ -366,7 +364,7 @@ class FolderWriter:
             return self._record(path, np.dtype(dtype), shape, digest)
 
         def failure(error: OSError, size: int) -> Exception:
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_ROOM:
                 return self._does_not_fit(path, size, str(error.strerror))
             return error
 
@@ -446,7 +444,7 @@ class FolderWriter:
             for start in range(0, len(paths), _SYNCED_TOGETHER):
                 _sync_files(paths[start : start + _SYNCED_TOGETHER])
         except OSError as error:
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_ROOM:
                 raise self._does_not_fit(self._directory, 0, str(error.strerror)) from error
             raise
         for folder, _, _ in os.walk(self._directory, topdown=False):

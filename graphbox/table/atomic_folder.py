@@ -12,10 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphbox import _core
-from graphbox.durable import flush_to_disk, is_running
+from graphbox.durable import NO_ROOM, flush_to_disk, is_running
 from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, NotFoundError
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -71,7 +69,7 @@ def system_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         kind: type[GraphboxError] = GraphboxError
         hint = None
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             kind, hint = DoesNotFitError, "free some disk space, or write somewhere else"
         elif error.errno == errno.ENOENT:
             kind, hint = NotFoundError, f"make the folder {path.parent}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from graphbox.durable import NO_ROOM
 from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ingest.budget import Budget, Shares, held_before_bytes
@@ -28,7 +28,6 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being imported, and how many of how many bytes of input are done."""
 
 _INPUT_OUTPUT = Path("/proc/self/io")
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def import_graph(
@@ -130,7 +129,7 @@ def _room(writer: FolderWriter) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if error.errno not in NO_ROOM:
             raise
         raise DoesNotFitError(
             f"expected room for more than the {writer.size_bytes:,} bytes written so far: {error.strerror}",
