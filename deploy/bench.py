@@ -61,7 +61,7 @@ class BatchLatency:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What was measured on one model, and what really ran it."""
+    """Measurements of one model, and the program that ran it."""
 
     operation: Operation
     effective: Mapping[str, Any]

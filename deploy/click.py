@@ -25,11 +25,12 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model of clicks says of rows.
+    """Probabilities of rows by a click model.
 
     Attributes:
         probability: float32 [n].
-        unseen: bool [n, fields with keys], where no value of the field was learnt: it counts as nothing.
+        unseen: bool [n, fields with keys], where no value of the field was learned; such a field adds
+            nothing to the probability.
         fields: names of those fields.
     """
 

@@ -1,4 +1,4 @@
-"""What the conformance kit found, as JSON and as a page, with a digest of its content."""
+"""Report of the conformance kit, as JSON and as Markdown, with a digest of its content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ConformanceReport:
 
     @property
     def passed(self) -> bool:
-        """Whether no case failed."""
+        """True if no case failed."""
         return not any(case.outcome == "failed" for case in self.cases)
 
     @property

@@ -89,7 +89,7 @@ class Support:
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of a compiled model.
+    """Request for a compiled model.
 
     Attributes:
         threads: that one call may use.
@@ -119,7 +119,7 @@ class Package:
 
 
 class Effective(TypedDict):
-    """What a program really does, whatever was asked for.
+    """Properties of a program as it runs, whatever was asked for.
 
     Attributes:
         provider: what the runtime calls the part of it that runs the model.

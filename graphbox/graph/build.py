@@ -115,7 +115,7 @@ class NodeIds:
         self._native.close()
 
     def find(self, ids: pa.Array) -> Int64Array:
-        """Return the number of each id: int64 [len(ids)], -1 where it is none or null."""
+        """Return the number of each id: int64 [len(ids)], -1 for an unknown id or null."""
         return self._native.find(*id_buffers(_ids_of_kind(ids, self.kind)), valid_rows(ids))
 
     def take(self, index: Int64Array) -> pa.Array:

@@ -119,7 +119,7 @@ class Ids(ABC):
 
     @abstractmethod
     def find(self, ids: pa.Array) -> Int64Array:
-        """Return the index of each id (of the Arrow type of :attr:`values`), -1 where it is none or null."""
+        """Return the index of each id (of the Arrow type of :attr:`values`), -1 for an unknown id or null."""
 
     @abstractmethod
     def suggest(self, value: Any) -> str | None:
@@ -167,7 +167,7 @@ class _IndexedIds(Ids):
         return hash_index_of(self.values) if self._given_index is None else self._given_index
 
     def find(self, ids: pa.Array) -> Int64Array:
-        """Return the index of each id, -1 where it is none or null."""
+        """Return the index of each id, -1 for an unknown id or null."""
         asked, threads = id_buffers(ids), thread_count(None)
         return _core.find_ids(self.hash_index, *self._buffers, *asked, valid_rows(ids), threads, self._where)
 
@@ -293,7 +293,7 @@ class NumberedIds(Ids):
         return asked.copy()
 
     def find(self, ids: pa.Array) -> Int64Array:
-        """Return the index of each id, -1 where it is none or null."""
+        """Return the index of each id, -1 for an unknown id or null."""
         asked, _ = id_buffers(ids)
         found = np.where((asked >= 0) & (asked < self._size), asked, -1)
         valid = valid_rows(ids)

@@ -15,7 +15,7 @@ from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
-from graphbox.models.graph_layers import LAYER_KINDS
+from graphbox.models.layer_kinds import LAYER_KINDS
 from graphbox.sample import sample_heterogeneous
 from graphbox.train import ClassifySplit, fit
 from graphbox.train.assignment import Assignment, make_trainer

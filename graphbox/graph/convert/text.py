@@ -54,7 +54,7 @@ def cells(values: pa.Array) -> tuple[Int64Array, npt.NDArray[np.uint8]]:
 
 
 def parse_integers(values: pa.Array, *, plain: bool) -> tuple[Int64Array, BoolArray | None]:
-    """Return each cell as an integer, and where it is none; None when all are.
+    """Return each cell as an integer, and which cells are not one; None when all are.
 
     Args:
         values: large_string.
@@ -66,7 +66,7 @@ def parse_integers(values: pa.Array, *, plain: bool) -> tuple[Int64Array, BoolAr
 
 
 def parse_numbers(values: pa.Array) -> tuple[npt.NDArray[np.float64], BoolArray | None]:
-    """Return each cell as a number, and where it is none; None when all are."""
+    """Return each cell as a number, and which cells are not one; None when all are."""
     numbers, wrong = np.empty(len(values), np.float64), np.empty(len(values), np.uint8)
     failed = _core.parse_numbers(*cells(values), numbers, wrong)
     return numbers, wrong.view(bool) if failed else None
@@ -82,7 +82,7 @@ def plain_integers(values: pa.Array) -> bool:
 
 
 def parse_booleans(values: pa.Array) -> tuple[BoolArray, BoolArray | None]:
-    """Return the truth of each cell, and where it is none; None when all are."""
+    """Return each cell as a truth value, and which cells are not one; None when all are."""
     truth, wrong = np.empty(len(values), np.uint8), np.empty(len(values), np.uint8)
     failed = _core.parse_booleans(*cells(values), truth, wrong)
     return truth.view(bool), wrong.view(bool) if failed else None

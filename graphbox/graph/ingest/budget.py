@@ -29,11 +29,11 @@ _SLACK_BYTES = 40 * _MEBIBYTE
 """Stacks of threads, and what allocators hold beside what is asked of them."""
 _FREE_COLUMNS = 8
 _COLUMN_BYTES = 2 * _MEBIBYTE
-"""What readers hold of a table for each column beyond the first ones: a page of it, packed and unpacked."""
+"""Memory of a reader for each column beyond the first ones: a page, packed and unpacked."""
 _LEAST_EDGES_BYTES = 32 * _MEBIBYTE
 _LEAST_IDS_BYTES = 22 * _MEBIBYTE
 _LEAST_CATEGORIES_BYTES = 2 * _MEBIBYTE
-"""What sorting edges, the ids of one node type, and all categories cannot do without."""
+"""Least memory of sorting edges, of the ids of one node type, and of all categories."""
 _COLUMN_CATEGORIES_BYTES = _MEBIBYTE // 2
 _FREE_EDGE_COLUMNS = 2
 _EDGE_COLUMN_BYTES = 2 * _MEBIBYTE

@@ -1,8 +1,7 @@
-"""Bytes in memory and on disk of an import, by type: what is held, what is spilled, what is written.
+"""Bytes in memory and on disk of an import, by type: held, spilled and written.
 
-The memory is divided by the code that the import divides it by. Whether ids or edges of a type fit their part
-is told by their size; of what does not fit all is taken to go through the disk, though the import keeps some
-of it in memory.
+The memory is divided by the code that the import uses. Ids or edges of a type that are larger than their part
+are counted as spilled to disk in whole, although the import keeps a part of them in memory.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _SLACK_BYTES = 20 << 20
 loads before it begins and a plan does not: the database of runs takes 3 MiB, making one 15."""
 _BATCHES_AHEAD = 13
 """Batches that stand at once, of the size they have: twelve as in `graphbox.graph.ingest.budget`, and the one
-that is being decoded. So much was measured to stay with the allocators until the end, too."""
+that is being decoded. The allocators were measured to keep as much until the end."""
 _NUMBER_BYTES = 8
 _KEY_BYTES, _ROW_BYTES = 8, 4
 """Both ends of an edge that is sorted, and its row in the columns."""
 _SORTING_BYTES, _COLUMN_BYTES = 16 << 20, 2 << 20
-"""What sorting edges takes, however few they are, and each column of them."""
+"""Memory of sorting edges: fixed, and for each of their columns."""
 _SORTED_AT_ONCE = 1 << 20
 _LEAST_KEPT_BYTES = 28 << 20
-"""What the edges of a type that wait in memory count for at least."""
+"""Least memory that is counted for the edges of a type that wait in memory."""
 _NODES_PER_PARTITION = 1 << 16
 _MOST_NARROW_NODES = 1 << 31
 
