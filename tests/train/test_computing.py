@@ -50,6 +50,7 @@ assert torch.equal(first, second)
 
 @pytest.mark.slow
 def test_the_first_call_of_a_process_gives_the_bits_of_the_second() -> None:
-    """Without what computing.py does on import, one in ten processes fails; more where CPUs are busy."""
-    processes = [subprocess.Popen([sys.executable, "-c", FIRST_CALL]) for _ in range(12)]
+    """Without the calls that computing.py makes on import, some processes failed: 7 of 50 on one day, none of
+    60 on another. A failure proves the race; passing does not prove its absence."""
+    processes = [subprocess.Popen([sys.executable, "-c", FIRST_CALL]) for _ in range(4)]
     assert [process.wait(120) for process in processes] == [0] * len(processes)
