@@ -52,7 +52,7 @@ assert torch.equal(first, second)
 def test_the_first_call_of_a_process_gives_the_bits_of_the_second() -> None:
     """A failure proves the race; passing does not prove its absence.
 
-    Without the calls that computing.py makes on import, 7 of 50 processes failed on one day, and none of 60 on
+    Without the calls that computing.py makes on import, 7 of 50 processes failed on one day, none of 60 on
     another.
     """
     processes = [subprocess.Popen([sys.executable, "-c", FIRST_CALL]) for _ in range(4)]
