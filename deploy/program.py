@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from graphbox.errors import InvalidRequestError, UnsupportedError, UsageError, d
 
 __all__ = ["CheckedProgram", "compile_model"]
 
+_Axis: TypeAlias = tuple[str, int]
+"""A tensor's name and one of its axes."""
+
 
 class CheckedProgram:
     """Checks the feeds of an adapter's program: names, dtypes, shapes, positions.
@@ -37,6 +40,8 @@ class CheckedProgram:
         inputs: tensors that `run` takes.
         outputs: tensors that `run` returns.
         effective: the precision, provider and device in use.
+        dimensions: of each input by name; a name, or an empty one, where a dimension has any size.
+        positions: names of the inputs whose values select rows.
     """
 
     def __init__(self, program: Program, summary: OnnxSummary) -> None:
@@ -45,8 +50,11 @@ class CheckedProgram:
         self.effective: Effective = program.effective
         self._program: Program | None = program
         self._index_inputs = summary.index_inputs
-        self._dimensions = summary.dimensions
-        self._output_dimensions = summary.output_dimensions
+        self.dimensions = summary.dimensions
+        self.positions = frozenset(self._index_inputs)
+        first = dict(reversed(_named_axes(summary.dimensions)))
+        self._equal_sizes = _pairs(summary.dimensions, first)
+        self._equal_output_sizes = _pairs(summary.output_dimensions, first)
         self._expected = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.inputs}
         self._given = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.outputs}
 
@@ -68,13 +76,13 @@ class CheckedProgram:
             raise _wrong_names(feeds, self._expected)
         for name, array in feeds.items():
             _check_array("input", name, array, *self._expected[name])
-        sizes = self._named_sizes(feeds)
+        self._check_sizes(feeds)
         for name in self._index_inputs:
             self._check_positions(name, feeds)
         if out is not None:
             self._check_out(out)
         outputs = self.run_built(feeds, out)
-        self._check_output_sizes(outputs, sizes)
+        self._check_output_sizes(feeds, outputs)
         return outputs
 
     def run_built(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -100,56 +108,48 @@ class CheckedProgram:
     ) -> None:
         self.close()
 
-    def _named_sizes(self, feeds: Feeds) -> dict[str, tuple[int, str]]:
-        """Return the size of each named dimension and the input it was first seen in.
+    def _check_sizes(self, feeds: Feeds) -> None:
+        """Check that dimensions of one name have one size.
 
         A runtime broadcasts a size of 1 silently, so that rows of one input would meet those of another.
         """
-        sizes: dict[str, tuple[int, str]] = {}
-        for name, array in feeds.items():
-            for dimension, size in zip(self._dimensions.get(name, ()), array.shape, strict=False):
-                if not isinstance(dimension, str) or not dimension:
-                    continue
-                known, first = sizes.setdefault(dimension, (size, name))
-                if known != size:
-                    raise InvalidRequestError(
-                        f"expected {known} as the size of `{dimension}`, as in input `{first}`, "
-                        f"received {size}",
-                        where=f"input `{name}`",
-                    )
-        return sizes
+        for dimension, (name, axis), (first, first_axis) in self._equal_sizes:
+            size, known = feeds[name].shape[axis], feeds[first].shape[first_axis]
+            if known != size:
+                raise InvalidRequestError(
+                    f"expected {known} as the size of `{dimension}`, as in input `{first}`, received {size}",
+                    where=f"input `{name}`",
+                )
 
     def _check_positions(self, name: str, feeds: Feeds) -> None:
         array = feeds[name]
         if not array.size:
             return
-        lowest, highest = array.min(), array.max()
-        if lowest < 0:
-            raise InvalidRequestError(
-                f"expected positions of at least 0, received {lowest}", where=f"input `{name}`"
-            )
+        # One pass for both bounds: a negative position is a large one when it is read without its sign.
+        unsigned = array.view(f"u{array.itemsize}") if array.dtype.kind == "i" else array
+        highest = int(np.maximum.reduce(unsigned, axis=None))
         for bound in self._index_inputs[name]:
             size = feeds[bound.tensor].shape[bound.axis] if bound.size is None else bound.size
-            if highest >= size:
-                rows = f"input `{bound.tensor}`" if bound.size is None else "the model"
+            if highest < size:
+                continue
+            if array.min() < 0:
                 raise InvalidRequestError(
-                    f"expected positions below {size}, the rows of {rows}, received {highest}",
-                    where=f"input `{name}`",
+                    f"expected positions of at least 0, received {array.min()}", where=f"input `{name}`"
                 )
+            rows = f"input `{bound.tensor}`" if bound.size is None else "the model"
+            raise InvalidRequestError(
+                f"expected positions below {size}, the rows of {rows}, received {highest}",
+                where=f"input `{name}`",
+            )
 
-    def _check_output_sizes(
-        self, outputs: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, tuple[int, str]]
-    ) -> None:
-        for name, array in outputs.items():
-            for dimension, size in zip(self._output_dimensions.get(name, ()), array.shape, strict=False):
-                if not isinstance(dimension, str) or dimension not in sizes:
-                    continue
-                expected, first = sizes[dimension]
-                if expected != size:
-                    raise InvalidRequestError(
-                        f"expected inputs of matching sizes: output `{name}` has {size} as the size of "
-                        f"`{dimension}`, which is {expected} in input `{first}`"
-                    )
+    def _check_output_sizes(self, feeds: Feeds, outputs: Mapping[str, npt.NDArray[Any]]) -> None:
+        for dimension, (name, axis), (first, first_axis) in self._equal_output_sizes:
+            size, expected = outputs[name].shape[axis], feeds[first].shape[first_axis]
+            if expected != size:
+                raise InvalidRequestError(
+                    f"expected inputs of matching sizes: output `{name}` has {size} as the size of "
+                    f"`{dimension}`, which is {expected} in input `{first}`"
+                )
 
     def _check_out(self, out: Feeds) -> None:
         for name, array in out.items():
@@ -197,6 +197,27 @@ def compile_model(adapter: Adapter, model: bytes, device: Device, options: Optio
     return CheckedProgram(program, summary)
 
 
+def _named_axes(dimensions: Mapping[str, Sequence[int | str]]) -> list[tuple[str, _Axis]]:
+    """Return the name of each dimension that has one, with its tensor and axis."""
+    return [
+        (dimension, (tensor, axis))
+        for tensor, shape in dimensions.items()
+        for axis, dimension in enumerate(shape)
+        if isinstance(dimension, str) and dimension
+    ]
+
+
+def _pairs(
+    dimensions: Mapping[str, Sequence[int | str]], first: Mapping[str, _Axis]
+) -> list[tuple[str, _Axis, _Axis]]:
+    """Return each named dimension with the first input axis of its name, where that is another one."""
+    return [
+        (dimension, axis, first[dimension])
+        for dimension, axis in _named_axes(dimensions)
+        if axis != first.get(dimension, axis)
+    ]
+
+
 def _wrong_names(
     feeds: Feeds, expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 ) -> InvalidRequestError:
@@ -210,13 +231,12 @@ def _wrong_names(
 
 
 def _check_array(role: str, name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    if (
-        isinstance(array, np.ndarray)
-        and array.dtype == dtype
-        and len(array.shape) == len(shape)
-        and all(want in {-1, got} for want, got in zip(shape, array.shape, strict=True))
-    ):
-        return
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape):
+        for want, got in zip(shape, array.shape, strict=True):
+            if want != got and want >= 0:
+                break
+        else:
+            return
     received = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
     sizes = ", ".join("any" if size < 0 else str(size) for size in shape)
     raise InvalidRequestError(f"expected {dtype} [{sizes}], received {received}", where=f"{role} `{name}`")
