@@ -87,7 +87,8 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
     Args:
         target: an adapter's name, ``adapter/device``, or ``auto``: the first available device that
             supports the model, GPUs before NPUs before CPUs, then ONNX Runtime, then by name; never one of
-            kind ``other``, nor of an adapter that builds ahead and has built nothing yet.
+            kind ``other``, nor of an adapter that builds ahead and has built nothing yet. An adapter's name
+            means its devices of kind ``other`` only where it has no others.
         model: an ONNX file's content that the device has to support.
 
     Raises:
@@ -117,7 +118,10 @@ def candidates_of(target: str) -> list[Target]:
         return sorted((t for t in found if t.device is None or t.device.kind != "other"), key=_order)
     name, _, device_name = target.partition("/")
     candidates = targets(name)
-    return _named(candidates, target, device_name) if device_name else candidates
+    if device_name:
+        return _named(candidates, target, device_name)
+    devices = [each for each in candidates if each.device is None or each.device.kind != "other"]
+    return devices or candidates
 
 
 def available_of(candidates: Iterable[Target], reasons: list[str]) -> Iterator[tuple[Adapter, Device]]:

@@ -1,4 +1,4 @@
-"""IREE: models compiled to machine code ahead of time, for this processor.
+"""IREE: models compiled to machine code ahead of time, for this processor or for 64-bit ARM.
 
 The compiler's programs run in processes of their own, which keep its memory out of the server's.
 """
@@ -47,11 +47,15 @@ _IMPORTER = "iree.compiler.tools.import_onnx"
 _COMPILE_TIMEOUT_S = 600.0
 _WRONG = frozenset({"MatMulInteger"})
 """Operators that IREE 3.13 compiles, and computes wrongly for one row."""
-_OPTIONS = (
-    "--iree-hal-target-device=local",
-    "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-cpu=host",
-)
+_OPTIONS = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+_CROSS = "aarch64"
+_PROCESSOR_OPTIONS = {
+    "cpu": ("--iree-llvmcpu-target-cpu=host",),
+    _CROSS: (
+        "--iree-llvmcpu-target-triple=aarch64-unknown-linux-gnu",
+        "--iree-llvmcpu-target-cpu=neoverse-n1",
+    ),
+}
 
 
 class IreeProgram:
@@ -120,22 +124,28 @@ class _Opened:
 
 
 class Iree:
-    """Adapter for IREE's compiler for this processor; a package is the compiled module."""
+    """Adapter for IREE's compiler; a package is the compiled module."""
 
     name = "iree"
     api = API_VERSION
     builds_ahead = True
 
     def probe(self) -> list[Device]:
-        """Return the CPU, after compiling a model of one node and running it."""
-        details = {"processor": processor_features()}
+        """Return the CPU, after compiling a model of one node and running it, and ARM to compile for."""
+        details: dict[str, str] = {}
         try:
             details["runtime"] = f"iree {_version('iree-base-runtime')}"
             details["compiler"] = f"iree {_version('iree-base-compiler')}"
             reason = _trial()
         except GraphboxError as error:
             reason = error.message
-        return [Device("cpu", "cpu", processor_name(), reason is None, reason, details)]
+        here = {"processor": processor_features(), **details}
+        return [
+            Device("cpu", "cpu", processor_name(), reason is None, reason, here),
+            Device(
+                _CROSS, "other", "files for 64-bit ARM Linux (Neoverse N1)", reason is None, reason, details
+            ),
+        ]
 
     def supports(self, model: bytes, device: Device) -> Support:
         """Return whether the compiler takes the model."""
@@ -146,7 +156,7 @@ class Iree:
             return Support(supported=False, reason=error.message)
         return Support(supported=True)
 
-    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:  # noqa: ARG002 - compiled for one thread
+    def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:  # noqa: ARG002 - one thread
         """Write the compiled module; see `graphbox.deploy.protocol.Adapter.build`."""
         _imported("iree.compiler")
         wrong = sorted(inspect_onnx(model, "the model").operators & _WRONG)
@@ -157,10 +167,17 @@ class Iree:
             source.write_bytes(model)
             _done([sys.executable, "-m", _IMPORTER, str(source), "-o", str(intermediate)])
             compiler = [sys.executable, "-m", "iree.compiler.tools.scripts.iree_compile"]
-            _done([*compiler, str(intermediate), *_OPTIONS, "-o", str(folder / _COMPILED)])
+            options_of = (*_OPTIONS, *_PROCESSOR_OPTIONS[device.name])
+            _done([*compiler, str(intermediate), *options_of, "-o", str(folder / _COMPILED)])
 
     def load(self, package: Package) -> IreeProgram:
         """Return the module that was compiled; see `graphbox.deploy.protocol.Adapter.load`."""
+        if package.device.name == _CROSS:
+            raise UnsupportedError(
+                "expected a device of this machine, received one that files are compiled for",
+                where=f"target `iree/{_CROSS}`",
+                hint="`graphbox targets build MODEL --target iree/aarch64 --out FOLDER` writes them",
+            )
         try:
             return IreeProgram(package)
         except (RuntimeError, ValueError) as error:

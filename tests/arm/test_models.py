@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graphbox.deploy import open_model
+from graphbox.deploy.building import build_package
 from tests.arm.machine import Machine, assert_close, results_of
 
 pytestmark = pytest.mark.arm
-
-IREE_OPTIONS = (
-    "--iree-hal-target-device=local",
-    "--iree-hal-local-target-device-backends=llvm-cpu",
-    "--iree-llvmcpu-target-triple=aarch64-unknown-linux-gnu",
-    "--iree-llvmcpu-target-cpu=neoverse-n1",
-)
 
 
 def test_every_kind_through_onnx_runtime(emulated: Machine, here: Machine, models: Path) -> None:
@@ -49,17 +41,10 @@ def test_the_conformance_kit(emulated: Machine) -> None:
 def test_iree_compiled_here_runs_there(emulated: Machine, models: Path, tmp_path: Path) -> None:
     pytest.importorskip("iree.compiler")
     model = models / "sage" / "1" / "model.onnx"
-    intermediate = tmp_path / "model.mlir"
-    run_compiler("import_onnx", model, "-o", intermediate)
-    run_compiler("scripts.iree_compile", intermediate, *IREE_OPTIONS, "-o", tmp_path / "model.vmfb")
+    build_package(model.parent, "iree/aarch64", out=tmp_path / "compiled")
     with open_model(model.parent, "onnxruntime") as opened:
         feeds = opened.feeds(np.arange(9))  # type: ignore[attr-defined]  # an encoder
         expected = opened.run(feeds)
     np.savez(tmp_path / "feeds.npz", **feeds)
-    answers = results_of(emulated, "iree_answers", model, tmp_path, tmp_path / "feeds.npz")
+    answers = results_of(emulated, "iree_answers", model, tmp_path / "compiled", tmp_path / "feeds.npz")
     assert_close(answers, dict(expected))
-
-
-def run_compiler(program: str, *arguments: object) -> None:
-    command = [sys.executable, "-m", f"iree.compiler.tools.{program}", *map(str, arguments)]
-    subprocess.run(command, check=True, timeout=120)
