@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from graphbox.artifact import Artifact, Manifest
 from graphbox.errors import (
@@ -38,6 +39,7 @@ class Known:
         has_onnx: it has an ONNX part.
         state: ``READY`` when open, ``UNAVAILABLE`` when it failed to open or was unloaded, else ``LOADING``.
         reason: why it is unavailable, else empty.
+        effective: what runs it, see `DeployedModel.effective`; None: it is not open.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Known:
     has_onnx: bool
     state: State
     reason: str
+    effective: Mapping[str, Any] | None
     listed_manifest: Manifest | None = field(default=None, repr=False)
 
     @property
@@ -158,7 +161,10 @@ class Repository:
             state, reason = "UNAVAILABLE", "unloaded"
         current = self._current[slot.name] == slot.version
         manifest = self._manifests.get(slot.path)
-        return Known(slot.name, slot.version, slot.path, current, slot.has_onnx, state, reason, manifest)
+        effective = slot.effective()
+        return Known(
+            slot.name, slot.version, slot.path, current, slot.has_onnx, state, reason, effective, manifest
+        )
 
     def readiness(self) -> Readiness:
         """Return whether every model that should be served answers in some version. Never blocks."""

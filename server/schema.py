@@ -257,6 +257,22 @@ class VersionComparison(Answer):
     request: str | None = Field(description="what was asked; null where they were not asked the same")
 
 
+class Running(Answer):
+    """The program that runs an open model version, as it reports itself."""
+
+    adapter: str
+    device: str
+    provider: str = Field(description="the part of the runtime that runs the model")
+    precision: str = Field(description="of the matrix products")
+    threads: int = Field(description="of one call; 0: not reported")
+    runtime: str = Field(description="name and version")
+    measured_ms: dict[str, list[float]] = Field(
+        default_factory=dict,
+        description="by target, median milliseconds of a call with 1 and with 32 rows, where `auto` had a "
+        "choice",
+    )
+
+
 class ModelVersion(Answer):
     """One version of a model."""
 
@@ -278,6 +294,7 @@ class ModelVersion(Answer):
     served: bool = Field(description="this version answers requests that name no version")
     promotable: bool = Field(description="it belongs to the workspace, which can promote it")
     failure: str | None = Field(description="why this version cannot be served; null if nothing failed")
+    running: Running | None = Field(description="the program that runs it; null where it is not open")
 
 
 class ModelSummary(Answer):

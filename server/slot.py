@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from graphbox.artifact import Artifact
 from graphbox.artifact.ids import Id
@@ -29,10 +30,11 @@ logger = logging.getLogger("graphbox.server")
 
 State = Literal["LOADING", "READY", "UNAVAILABLE"]
 _PATH_OF_KIND = {
-    "encoder": "neighbors",
-    "embedding": "neighbors",
-    "click": "predict",
-    "knowledge_graph": "answers",
+    "encoder": "/api/v1/models/{}/neighbors",
+    "embedding": "/api/v1/models/{}/neighbors",
+    "click": "/api/v1/models/{}/predict",
+    "knowledge_graph": "/api/v1/models/{}/answers",
+    "tensors": "/v2/models/{}/infer",
 }
 
 
@@ -44,7 +46,7 @@ class ServedModel:
         version: version number.
         model: the deployed model that answers.
         artifact: the files of the version.
-        query_types: node types whose ids the model accepts as queries; empty for click models.
+        query_types: node types whose ids the model accepts as queries; empty for models that take no ids.
     """
 
     def __init__(self, name: str, version: int, model: DeployedModel) -> None:
@@ -97,7 +99,7 @@ class ServedModel:
         return InvalidRequestError(
             f"expected a model that {wanted}, received `{self.name}` of kind {kind}",
             where="model",
-            hint=f"use /api/v1/models/{self.name}/{_PATH_OF_KIND[kind]} for this model",
+            hint=f"use {_PATH_OF_KIND[kind].format(self.name)} for this model",
         )
 
     @cached_property
@@ -286,6 +288,11 @@ class Slot:
             # Clients see the reason; absolute paths of this machine stay in the log.
             return "UNAVAILABLE", failure.message.replace(str(self.path), f"{self.name}/{self.version}")
         return ("READY" if self._model is not None else "LOADING"), ""
+
+    def effective(self) -> Mapping[str, Any] | None:
+        """Return `DeployedModel.effective` of the open model; None: it is not open. Never blocks."""
+        model = self._model
+        return None if model is None else model.model.effective
 
     def _open_model(self) -> DeployedModel:
         try:

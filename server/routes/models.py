@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
@@ -21,6 +22,7 @@ from graphbox.server.schema import (
     NeighborAnswer,
     NodeId,
     Promotion,
+    Running,
     TrueLink,
     VersionComparison,
 )
@@ -51,6 +53,7 @@ def models(services: ServicesDep) -> list[ModelSummary]:
             versions[key] = _version_outside_workspace(model)
         versions[key].served = model.served
         versions[key].failure = model.reason or None
+        versions[key].running = _running(model.effective) if model.effective else None
     names = sorted({name for name, _ in versions})
     return [
         ModelSummary(
@@ -164,6 +167,12 @@ def ids(
         )
 
 
+def _running(effective: Mapping[str, Any]) -> Running:
+    return Running.model_validate(
+        {name: effective[name] for name in Running.model_fields if name in effective}
+    )
+
+
 def _version_of(record: ModelRecord, active: ModelRecord | None) -> ModelVersion:
     comparison = None
     if active is not None and active.version != record.version:
@@ -200,6 +209,7 @@ def _version_of(record: ModelRecord, active: ModelRecord | None) -> ModelVersion
         served=False,
         promotable=True,
         failure=None,
+        running=None,
     )
 
 
@@ -222,4 +232,5 @@ def _version_outside_workspace(model: Known) -> ModelVersion:
         served=False,
         promotable=False,
         failure=None,
+        running=None,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import onnxruntime
 import pytest
 
 import graphbox
@@ -86,6 +87,15 @@ def test_models(client: httpx.Client) -> None:
     ]
     assert version["size_bytes"] > 0
     assert version["comparison"] is None, "it is the active one"
+    assert version["running"] == {
+        "adapter": "onnxruntime",
+        "device": "cpu",
+        "provider": "CPUExecutionProvider",
+        "precision": "float32",
+        "threads": 1,
+        "runtime": f"onnxruntime {onnxruntime.__version__}",
+        "measured_ms": {},
+    }
 
 
 def test_version_is_compared_with_the_active_one(start_server: StartServer, tmp_path: Path) -> None:

@@ -668,6 +668,8 @@ export interface components {
       promotable: boolean;
       /** Run Id */
       run_id: string | null;
+      /** @description the program that runs it; null where it is not open */
+      running: components["schemas"]["Running"] | null;
       /**
        * Served
        * @description this version answers requests that name no version
@@ -1082,6 +1084,43 @@ export interface components {
        * Format: date-time
        */
       updated_at: string;
+    };
+    /**
+     * Running
+     * @description The program that runs an open model version, as it reports itself.
+     */
+    Running: {
+      /** Adapter */
+      adapter: string;
+      /** Device */
+      device: string;
+      /**
+       * Measured Ms
+       * @description by target, median milliseconds of a call with 1 and with 32 rows, where `auto` had a choice
+       */
+      measured_ms: {
+        [key: string]: number[];
+      };
+      /**
+       * Precision
+       * @description of the matrix products
+       */
+      precision: string;
+      /**
+       * Provider
+       * @description the part of the runtime that runs the model
+       */
+      provider: string;
+      /**
+       * Runtime
+       * @description name and version
+       */
+      runtime: string;
+      /**
+       * Threads
+       * @description of one call; 0: not reported
+       */
+      threads: number;
     };
     /**
      * StageSummary

@@ -1,3 +1,4 @@
+import { Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { ModelSummary, ModelVersion } from "@/api/types";
 import { Facts } from "@/components/Facts";
@@ -7,7 +8,7 @@ import { useFormat } from "@/i18n/format";
 import { parentOf } from "./versions";
 import { KindName } from "./VersionsTable";
 
-/** What a version is and where it comes from. */
+/** Properties and origin of a version. */
 export function LineagePanel({ model, version }: { model: ModelSummary; version: ModelVersion }) {
   const { t } = useTranslation("models");
   const format = useFormat();
@@ -19,6 +20,7 @@ export function LineagePanel({ model, version }: { model: ModelSummary; version:
         [t("lineage.task"), version.task ?? "–"],
         [t("lineage.precision"), version.precision],
         [t("lineage.size"), format.bytes(version.size_bytes)],
+        [t("lineage.running"), <RunningText key="running" running={version.running} />],
         [t("lineage.created"), <TimeText key="created" at={version.created_at} />],
         [
           t("lineage.parent"),
@@ -47,5 +49,32 @@ export function LineagePanel({ model, version }: { model: ModelSummary; version:
         ],
       ]}
     />
+  );
+}
+
+/** The target that runs a version, and the times of all targets where the server had a choice. */
+function RunningText({ running }: { running: ModelVersion["running"] }) {
+  const { t } = useTranslation("models");
+  const format = useFormat();
+  if (running === null) return t("lineage.notOpen");
+  const measured = Object.entries(running.measured_ms);
+  return (
+    <>
+      {running.adapter}/{running.device}{" "}
+      <Text span size="xs" c="dimmed">
+        {[running.runtime, running.precision].join(", ")}
+      </Text>
+      {measured.length > 0 && (
+        <Text size="xs" c="dimmed">
+          {t("lineage.calls")}{" "}
+          {measured
+            .map(
+              ([target, times]) =>
+                `${target} ${times.map((time) => format.milliseconds(time)).join(" / ")}`,
+            )
+            .join("; ")}
+        </Text>
+      )}
+    </>
   );
 }

@@ -32,6 +32,19 @@ describe("models", () => {
     expect(await screen.findByRole("region", { name: /^Version 1/ })).toBeInTheDocument();
   });
 
+  it("shows the target that runs a version, with the times of all that were measured", async () => {
+    const { unmount } = renderApp("/models/debian-companion");
+    const open = await screen.findByRole("region", { name: /^Version 2/ });
+    expect(open).toHaveTextContent("onnxruntime/cpu onnxruntime 1.31.1, int8_dynamic");
+    expect(open).toHaveTextContent(
+      "calls with 1 and with 32 rows: onnxruntime/cpu 0.05 ms / 0.2 ms; openvino/cpu 0.4 ms / 0.6 ms",
+    );
+    unmount();
+    renderApp("/models/debian-companion?version=1");
+    const closed = await screen.findByRole("region", { name: /^Version 1/ });
+    expect(closed).toHaveTextContent("Runs onnot open");
+  });
+
   it("shows the quality beside that of the version before, by popularity too", async () => {
     renderApp("/models/debian-companion");
     const panel = await screen.findByRole("region", { name: "Quality" });
@@ -164,6 +177,18 @@ describe("promoting a version", () => {
     expect(within(panel).getByRole("alert")).toHaveTextContent(
       "The server cannot serve this version: expected the sha256 a, received b Version 1 keeps answering.",
     );
+  });
+});
+
+describe("a model without embeddings", () => {
+  it("is neither asked about ids nor explored", async () => {
+    const [model] = models;
+    const versions = model!.versions.map((version) => ({ ...version, kind: "tensors" }));
+    server.use(http.get("*/api/v1/models", () => HttpResponse.json([{ ...model, versions }])));
+    renderApp("/models/debian-companion");
+    expect(await screen.findByRole("region", { name: /^Version 2/ })).toHaveTextContent("tensors");
+    expect(screen.queryByRole("link", { name: "Explore neighbours" })).not.toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "Send" })).not.toBeInTheDocument();
   });
 });
 

@@ -43,7 +43,8 @@ export function ModelPage() {
         }
         title={name}
         actions={
-          version && (
+          version &&
+          hasEmbeddings(version) && (
             <TextLink
               to="/explore"
               search={{ model: name, ...(wanted !== undefined && { version: wanted }) }}
