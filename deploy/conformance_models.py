@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,10 @@ class OperatorCase:
         constants: further inputs of the node, held by the model.
         attributes: of the node.
         positions: names of int64 inputs that point into the batch of the first input.
+        positive: names of inputs that are greater than 0.
         operator: when it is not the name.
+        outputs: of the node; ``result`` is compared.
+        nodes: in place of one node of the operator.
     """
 
     name: str
@@ -37,13 +40,17 @@ class OperatorCase:
     constants: Mapping[str, Array] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     positions: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
     operator: str | None = None
+    outputs: tuple[str, ...] = ("result",)
+    nodes: tuple[Node, ...] = ()
 
     def model(self) -> bytes:
         """Return the ONNX file's content."""
-        node = Node(self.operator or self.name, [*self.inputs, *self.constants], ["result"], self.attributes)
+        operator, inputs = self.operator or self.name, [*self.inputs, *self.constants]
+        nodes = self.nodes or (Node(operator, inputs, self.outputs, self.attributes),)
         result = self.answer(self.feeds(np.random.default_rng(0), 2))
-        return _model([node], self.inputs, result.dtype, result.shape[1:], self.constants)
+        return _model(nodes, self.inputs, result.dtype, result.shape[1:], self.constants)
 
     def feeds(self, random: np.random.Generator, batch: int) -> dict[str, Array]:
         """Return random feeds with ``batch`` rows."""
@@ -54,6 +61,8 @@ class OperatorCase:
             else:
                 values = random.standard_normal((batch, *tail)) * 3
                 # Negative numbers as unsigned ones differ between processors.
+                if name in self.positive:
+                    values = np.abs(values) + 0.1
                 feeds[name] = (np.abs(values) if np.dtype(dtype).kind == "u" else values).astype(dtype)
         return feeds
 
@@ -63,17 +72,21 @@ def sum_model(operator: str = "Add") -> bytes:
     return _model([Node(operator, ["x", "x"], ["result"])], {"x": _float(3)}, np.float32, (3,))
 
 
-def gather_model() -> bytes:
-    """Return ``result = rows[positions]`` for rows float32 [n, 2]; the positions go through a Cast."""
+def gather_model(dtype: npt.DTypeLike = np.int64) -> bytes:
+    """Return ``result = rows[positions]`` for rows float32 [n, 2]; the positions go through a Cast.
+
+    Args:
+        dtype: of the positions, int64 or int32.
+    """
     nodes = [
         Node("Cast", ["positions"], ["cast"], {"to": 7}),
         Node("Gather", ["rows", "cast"], ["result"], {"axis": 0}),
     ]
-    return _model(nodes, {"rows": _float(2), "positions": (np.int64, ())}, np.float32, (2,))
+    return _model(nodes, {"rows": _float(2), "positions": (np.dtype(dtype).type, ())}, np.float32, (2,))
 
 
 def _model(
-    nodes: list[Node],
+    nodes: Sequence[Node],
     inputs: Mapping[str, Tail],
     result_dtype: npt.DTypeLike,
     result_tail: tuple[int, ...],
@@ -104,6 +117,16 @@ def _binary(name: str, answer: Callable[[Array, Array], Array]) -> OperatorCase:
     return OperatorCase(name, {"x": _float(5), "y": _float(5)}, lambda feeds: answer(feeds["x"], feeds["y"]))
 
 
+def _reduced(name: str, answer: Callable[..., Array]) -> OperatorCase:
+    return OperatorCase(
+        name,
+        {"x": _float(6)},
+        lambda feeds: answer(feeds["x"], axis=1, keepdims=True),
+        {"axes": np.array([1], np.int64)},
+        {"keepdims": 1},
+    )
+
+
 def _square_root(x: Array) -> Array:
     with np.errstate(invalid="ignore"):  # NaN of a negative number is the right answer
         root: Array = np.sqrt(x)
@@ -116,8 +139,14 @@ def _softmax(x: Array) -> Array:
     return np.divide(shifted, total)
 
 
-def _quantized(x: Array) -> Array:
-    """DequantizeLinear of uint8 codes with scale 0.5 and zero point 128."""
+def _codes(x: Array, steps: Array, zeros: Array) -> Array:
+    """Return QuantizeLinear to uint8: a step and a zero point for each row, or for all of them."""
+    codes: Array = np.clip(np.rint(x / steps) + zeros, 0, 255).astype(np.uint8)
+    return codes
+
+
+def _dequantized(x: Array) -> Array:
+    """Return DequantizeLinear of uint8 codes with scale 0.5 and zero point 128."""
     return ((x.astype(np.float32) - 128) * np.float32(0.5)).astype(np.float32)
 
 
@@ -132,6 +161,8 @@ OPERATORS: tuple[OperatorCase, ...] = (
     _binary("Sub", np.subtract),
     _binary("Mul", np.multiply),
     _binary("Div", np.divide),
+    _binary("Min", np.minimum),
+    _binary("Max", np.maximum),
     _BIAS,
     _unary("Abs", np.abs),
     _unary("Neg", np.negative),
@@ -204,6 +235,8 @@ OPERATORS: tuple[OperatorCase, ...] = (
         {"axes": np.array([1], np.int64)},
         {"keepdims": 0},
     ),
+    _reduced("ReduceMin", np.min),
+    _reduced("ReduceMax", np.max),
     OperatorCase(
         "ReduceMean",
         {"x": _float(6, 4)},
@@ -220,9 +253,45 @@ OPERATORS: tuple[OperatorCase, ...] = (
     ),
     OperatorCase("Cast", {"x": (np.int64, (3,))}, lambda f: f["x"].astype(np.float32), attributes={"to": 1}),
     OperatorCase(
+        "Expand",
+        {"x": _float(1), "y": _float(5)},
+        lambda f: np.repeat(f["x"], 5, axis=1),
+        nodes=(Node("Shape", ["y"], ["shape"]), Node("Expand", ["x", "shape"], ["result"])),
+    ),
+    OperatorCase(
+        "Split",
+        {"x": _float(5)},
+        lambda f: f["x"][:, :2],
+        {"sizes": np.array([2, 3], np.int64)},
+        {"axis": 1},
+        outputs=("result", "rest"),
+    ),
+    OperatorCase(
+        "TopK",
+        {"x": _float(6)},
+        lambda f: -np.sort(-f["x"], axis=1)[:, :3],
+        {"k": np.array([3], np.int64)},
+        {"axis": 1},
+        outputs=("result", "at"),
+    ),
+    OperatorCase(
+        "QuantizeLinear",
+        {"x": _float(5)},
+        lambda f: _codes(f["x"], np.array(0.25, np.float32), np.array(128, np.uint8)),
+        {"scale": np.array(0.25, np.float32), "zero": np.array(128, np.uint8)},
+    ),
+    OperatorCase(
+        "QuantizeLinear rows",
+        {"x": _float(5), "scale": _float(), "zero": (np.uint8, ())},
+        lambda f: _codes(f["x"], f["scale"][:, None], f["zero"][:, None]),
+        attributes={"axis": 0},
+        positive=("scale",),
+        operator="QuantizeLinear",
+    ),
+    OperatorCase(
         "DequantizeLinear",
         {"x": (np.uint8, (4,))},
-        lambda f: _quantized(f["x"]),
+        lambda f: _dequantized(f["x"]),
         {"scale": np.array(0.5, np.float32), "zero": np.array(128, np.uint8)},
     ),
     OperatorCase(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import OnnxSummary, TensorSpec, inspect_onnx
+from graphbox.artifact.onnx_inspection import IndexBound
 from graphbox.deploy.packages import prepared
 from graphbox.deploy.protocol import (
     DTYPE_OF,
@@ -57,6 +58,18 @@ class CheckedProgram:
         self._equal_output_sizes = _pairs(summary.output_dimensions, first)
         self._expected = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.inputs}
         self._given = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.outputs}
+
+    def bound_positions(self, row_counts: Mapping[str, str]) -> None:
+        """Check positions against rows that the model computes as well: the ONNX file has no number of those.
+
+        Args:
+            row_counts: by name of an input of positions, the input with as many rows as they select from.
+        """
+        bounds = dict(self._index_inputs)
+        for name, rows in row_counts.items():
+            if name in bounds and rows in self._expected:
+                bounds[name] = (*bounds[name], IndexBound(None, rows, 0))
+        self._index_inputs = {name: tuple(dict.fromkeys(each)) for name, each in bounds.items()}
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the model.
@@ -126,21 +139,20 @@ class CheckedProgram:
         if not array.size:
             return
         # One pass for both bounds: a negative position is a large one when it is read without its sign.
-        unsigned = array.view(f"u{array.itemsize}") if array.dtype.kind == "i" else array
-        highest = int(np.maximum.reduce(unsigned, axis=None))
+        is_signed = array.dtype.kind == "i"
+        highest = int(np.maximum.reduce(array.view(f"u{array.itemsize}") if is_signed else array, axis=None))
+        if is_signed and highest >> (8 * array.itemsize - 1):
+            raise InvalidRequestError(
+                f"expected positions of at least 0, received {array.min()}", where=f"input `{name}`"
+            )
         for bound in self._index_inputs[name]:
             size = feeds[bound.tensor].shape[bound.axis] if bound.size is None else bound.size
-            if highest < size:
-                continue
-            if array.min() < 0:
+            if highest >= size:
+                rows = f"input `{bound.tensor}`" if bound.size is None else "the model"
                 raise InvalidRequestError(
-                    f"expected positions of at least 0, received {array.min()}", where=f"input `{name}`"
+                    f"expected positions below {size}, the rows of {rows}, received {highest}",
+                    where=f"input `{name}`",
                 )
-            rows = f"input `{bound.tensor}`" if bound.size is None else "the model"
-            raise InvalidRequestError(
-                f"expected positions below {size}, the rows of {rows}, received {highest}",
-                where=f"input `{name}`",
-            )
 
     def _check_output_sizes(self, feeds: Feeds, outputs: Mapping[str, npt.NDArray[Any]]) -> None:
         for dimension, (name, axis), (first, first_axis) in self._equal_output_sizes:

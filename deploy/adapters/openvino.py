@@ -62,7 +62,7 @@ class OpenVinoProgram:
             "provider": f"{_plugin(package.device)} plugin",
             "device": package.device.name,
             # Integer products are in the model itself, and what is not one is in `precision`.
-            "precision": wanted if precision == "float32" else precision,
+            "precision": wanted if precision == "float32" and wanted != "float64" else precision,
             "threads": int(self._compiled.get_property(_THREADS)) if counts_threads else 0,
             "fallback_nodes": [],  # the model is compiled for one plugin, not for HETERO
             "runtime": f"openvino {version}",
@@ -186,10 +186,22 @@ def _settings(core: Any, plugin: str, options: Options) -> dict[str, Any]:
 
 def _compiled(model: bytes, device: Device, options: Options) -> Any:
     core, plugin = _openvino().Core(), _plugin(device)
+    _refuse_steps_of_rows(model)
     with _refusals():
         return core.compile_model(
             core.read_model(io.BytesIO(model)), plugin, _settings(core, plugin, options)
         )
+
+
+def _refuse_steps_of_rows(model: bytes) -> None:
+    """Refuse a quantization whose steps are computed for each row: 2026.4 returns another number of rows."""
+    summary = inspect_onnx(model, "the model")
+    for node in summary.nodes:
+        if node.operator == "QuantizeLinear" and summary.constants.get(node.inputs[1]) is None:
+            raise UnsupportedError(
+                f"OpenVINO computes {node.operator} wrongly where each row has a step of its own",
+                where=f"node of `{node.outputs[0]}`",
+            )
 
 
 @contextmanager

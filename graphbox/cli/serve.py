@@ -92,11 +92,18 @@ def serve_models(session: Session, settings: Settings, *, announce_json: bool = 
         session: this call of the command line.
         settings: settings of the server.
         announce_json: with ``--json``, print the address as the document of this command.
+
+    Raises:
+        UsageError: a setting is wrong or unsafe.
+        NotFoundError: there is no such target.
     """
+    from graphbox.deploy.select import candidates_of
     from graphbox.server.process import serve as serve_until_signal
 
     # Before the workspace: `--host 0.0.0.0` without a token must not open anything.
     settings.check()
+    if settings.target != "auto":
+        candidates_of(settings.target)  # else every model would fail to open, in a server that runs
     if settings.workspace is not None:
         with session.workspace():
             pass

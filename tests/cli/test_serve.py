@@ -245,6 +245,17 @@ def test_wrong_row_limits(graphbox: Call, text: str, message: str) -> None:
     assert not Path("workspace").exists()
 
 
+@pytest.mark.parametrize(
+    ("target", "hint"), [("opnvino", "did you mean `openvino`"), ("onnxruntime/cpus", "did you mean `cpu`")]
+)
+def test_unknown_target(graphbox: Call, target: str, hint: str) -> None:
+    outcome = graphbox("serve", "--target", target)
+    assert outcome.code == 2
+    assert f"received `{target.rpartition('/')[2]}`" in outcome.err
+    assert hint in outcome.err
+    assert not Path("workspace").exists()
+
+
 def test_limits_of_requests(serve: Serve, tmp_path: Path) -> None:
     for name in ("wide", "narrow"):
         write_encoder(tmp_path / "models" / name / "1", name=name)

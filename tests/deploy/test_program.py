@@ -9,6 +9,7 @@ import pytest
 
 from graphbox.deploy import CheckedProgram, DeployedEncoder, Options, Package, choose, compile_model
 from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
+from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError, UsageError
 
 
@@ -75,6 +76,25 @@ def test_minus_one_does_not_read_the_last_row() -> None:
             InvalidRequestError, match="expected positions below 5, the rows of input `rows`, received 5"
         ):
             program.run({"rows": rows, "positions": np.array([5])})
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_minus_one_is_refused_where_the_number_of_rows_is_unknown(dtype: type[np.signedinteger]) -> None:
+    """GatherND selects by several axes at once, so that one bound says nothing."""
+    adapter, device = choose("onnxruntime")
+    nodes = [
+        Node("Cast", ["positions"], ["cast"], {"to": 7}),
+        Node("GatherND", ["rows", "cast"], ["result"]),
+    ]
+    inputs: dict[str, Any] = {"rows": (np.float32, ["n", 2]), "positions": (dtype, ["m", 1])}
+    model = write_onnx(nodes, inputs, {"result": (np.float32, ["m", 2])})
+    rows = np.arange(10, dtype=np.float32).reshape(5, 2)
+    with compile_model(adapter, model, device, Options()) as program:
+        result = program.run({"rows": rows, "positions": np.array([[4]], dtype)})["result"]
+        np.testing.assert_array_equal(result, rows[[4]])
+        for position in (-1, np.iinfo(dtype).min):
+            with pytest.raises(InvalidRequestError, match=f"at least 0, received {position}"):
+                program.run({"rows": rows, "positions": np.array([[0], [position]], dtype)})
 
 
 def test_inputs_that_do_not_fit_each_other_are_refused(encoder: DeployedEncoder) -> None:

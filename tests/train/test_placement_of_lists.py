@@ -19,7 +19,8 @@ from graphbox.train.plan.accesses import DegreeClasses
 from graphbox.train.plan.device_plan import Gpu, plan_devices
 from graphbox.train.plan.placement import DataPart, Kind, place
 from tests.sample.device_tiers import ROWS, shop
-from tests.train.test_placement import GIB, MODELS, RATES, budgets, config, planned, some_things
+from tests.train.test_place import RATES, budgets, some_things
+from tests.train.test_placement import GIB, MODELS, config, planned
 
 
 @settings(max_examples=100)
