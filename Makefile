@@ -74,7 +74,7 @@ $(TRITON_VENV)/.installed: constraints.txt | prerequisites
 	touch $@
 
 .PHONY: web
-web: server/static/index.html ## build the web page into server/static
+web: server/static/index.html ## build the web page into server/static, that of browser bundles into deploy/browser_page
 
 # ---------------------------------------------------------------- use
 
@@ -191,4 +191,4 @@ wheel: $(VENV)/.dependencies server/static/index.html ## sdist, and the wheel bu
 
 .PHONY: clean
 clean: ## remove what was built, but not .venv
-	rm -rf build dist server/static/assets server/static/index.html web/node_modules .mypy_cache .ruff_cache .pytest_cache
+	rm -rf build dist server/static/assets server/static/index.html deploy/browser_page web/node_modules .mypy_cache .ruff_cache .pytest_cache

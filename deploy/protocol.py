@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import TensorSpec
+from graphbox.artifact import Artifact, TensorSpec
 
 __all__ = [
     "API_VERSION",
@@ -33,6 +33,7 @@ __all__ = [
     "Program",
     "Support",
     "TensorSpec",
+    "VersionBundler",
 ]
 
 API_VERSION = 1
@@ -198,5 +199,24 @@ class Adapter(Protocol):
 
         Raises:
             UnsupportedError: the device cannot run it.
+        """
+        ...
+
+
+@runtime_checkable
+class VersionBundler(Protocol):
+    """Optional part of an adapter whose files answer for a whole model version: rows and ids, too."""
+
+    def bundle(self, artifact: Artifact, device: Device, options: Options, folder: Path) -> None:
+        """Write files that answer for a model version without graphbox.
+
+        Args:
+            artifact: the model version, verified.
+            device: one that `Adapter.probe` returned as available.
+            options: what is asked for.
+            folder: is there and empty; nothing is written elsewhere.
+
+        Raises:
+            UnsupportedError: the device cannot answer for such a model.
         """
         ...

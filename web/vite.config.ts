@@ -35,7 +35,7 @@ export default defineConfig({
   test: {
     environment: "jsdom",
     globals: true,
-    include: ["src/**/*.test.{ts,tsx}"],
+    include: ["src/**/*.test.{ts,tsx}", "bundle/**/*.test.ts"],
     setupFiles: ["./src/testing/setup.ts"],
     restoreMocks: true,
     testTimeout: 20_000,

@@ -60,6 +60,9 @@ for name in names:
 static = r.files("graphbox.server") / "static"
 assert (static / "index.html").is_file()
 assert any(True for _ in (static / "assets").iterdir())
+page = r.files("graphbox.deploy") / "browser_page"
+assert (page / "index.html").is_file()
+assert [file.name for file in (page / "assets").iterdir() if file.name.endswith(".wasm")]
 assert (r.files("graphbox.demo") / "depends.parquet").is_file()
 assert (r.files("graphbox.demo") / "graphbox.yaml").is_file()
 assert not (r.files("graphbox") / "csrc").is_dir()

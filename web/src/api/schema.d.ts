@@ -84,6 +84,26 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  "/api/v1/models/{name}/encode": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Encode
+     * @description Return embeddings, and classes, of nodes given by their features and neighbours.
+     */
+    post: operations["encode"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/models/{name}/ids": {
     parameters: {
       query?: never;
@@ -462,6 +482,46 @@ export interface components {
       source: string;
       /** Target */
       target: string;
+    };
+    /**
+     * EncodeRequest
+     * @description Nodes that the model was never given.
+     */
+    EncodeRequest: {
+      /**
+       * Nodes
+       * @description each an object with `features`, the value of each feature that the model reads, as in a row of the nodes' table, null where it is missing; `neighbors`, by relation `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`, likewise, of these edges, 1 each when left out
+       */
+      nodes: {
+        [key: string]: unknown;
+      }[];
+    };
+    /**
+     * EncodedNode
+     * @description What an encoder makes of a node.
+     */
+    EncodedNode: {
+      /** Embedding */
+      embedding: number[];
+      /**
+       * Probabilities
+       * @description by class; empty where the model does not classify nodes
+       */
+      probabilities: {
+        [key: string]: number;
+      };
+    };
+    /**
+     * EncodedNodes
+     * @description Embeddings of nodes, in their order.
+     */
+    EncodedNodes: {
+      /** Model */
+      model: string;
+      /** Nodes */
+      nodes: components["schemas"]["EncodedNode"][];
+      /** Version */
+      version: number;
     };
     /**
      * EventEnd
@@ -1327,6 +1387,45 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["LikelyAnswers"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  encode: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["EncodeRequest"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["EncodedNodes"];
         };
       };
       /** @description An error */

@@ -1,0 +1,92 @@
+/** The content of `bundle.json`, which `graphbox targets build --target browser` writes. */
+
+export type Datatype =
+  | "BOOL"
+  | "INT8"
+  | "INT16"
+  | "INT32"
+  | "INT64"
+  | "UINT8"
+  | "UINT16"
+  | "UINT32"
+  | "UINT64"
+  | "FP16"
+  | "FP32"
+  | "FP64";
+
+export interface TensorSpec {
+  name: string;
+  datatype: Datatype;
+  /** -1: of any size. */
+  shape: number[];
+}
+
+/** An input of the example request; 64-bit integers are strings. */
+export interface ExampleInput {
+  name: string;
+  shape: number[];
+  data: unknown[];
+}
+
+export interface TableSpec {
+  node_type: string;
+  codec: "float32" | "float16" | "int8_rowwise";
+  rows: number;
+  dim: number;
+  /** Paths of `.npy` files; `factors` are the scale and the bias of each row of codes. */
+  values: string;
+  factors: string | null;
+}
+
+export interface RelationGroup {
+  edge_types: [string, string, string][];
+  counts: string;
+  neighbors: string;
+  normalization: "mean" | "square_root" | "table" | "none";
+  weights: string | null;
+  neighbors_input: string;
+  weights_input: string | null;
+}
+
+export interface LayerSpec {
+  groups: RelationGroup[];
+  self_inputs: Record<string, string>;
+}
+
+export interface LookupForm {
+  form: "lookup";
+  node_type: string;
+  tables: Record<string, string>;
+}
+
+export interface PaddedBlockForm {
+  form: "padded_block";
+  node_type: string;
+  rows: Record<string, { input: string; tables: string[] }>;
+  layers: LayerSpec[];
+  classes: string[];
+}
+
+export interface TensorsForm {
+  form: "tensors";
+}
+
+export interface Description {
+  format: "graphbox-browser-bundle";
+  format_version: number;
+  name: string;
+  version: number;
+  /** Identifies every byte of the files. */
+  digest: string;
+  /** Sizes in bytes, by path. */
+  files: Record<string, number>;
+  /** Files with the original ids of each node type: a JSON list of strings, of integers too. */
+  ids: Record<string, { path: string; kind: "string" | "int64" }>;
+  tables: Record<string, TableSpec>;
+  targets: Record<string, { table: string; score: "inner_product" | "cosine" }>;
+  form: LookupForm | PaddedBlockForm | TensorsForm;
+  onnx: { path: string; inputs: TensorSpec[]; outputs: TensorSpec[] } | null;
+  example: ExampleInput[];
+}
+
+export const FORMAT_VERSION = 1;
