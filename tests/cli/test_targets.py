@@ -12,17 +12,19 @@ from tests.cli.conftest import Call
 
 
 def test_a_model_is_built_ahead(graphbox: Call, finished_folder: Path) -> None:
-    outcome = graphbox("targets", "build", "citer", "--target", "openvino", "--json")
+    outcome = graphbox("targets", "build", "citer", "--version", "1", "--target", "openvino", "--json")
     assert outcome.code == 0, outcome.err
     package = outcome.json
     assert (package["adapter"], package["device"]) == ("openvino", "cpu")
     (name,) = package["files"]
     assert (Path(package["folder"]) / name).stat().st_size == package["files"][name]
-    again = graphbox("targets", "build", "citer", "--target", "openvino", "--out", "built")
+    again = graphbox("targets", "build", "citer", "--version", "1", "--target", "openvino", "--out", "built")
     assert again.code == 0, again.err
     assert name in again.out
     assert [file.name for file in Path("built").iterdir()] == [name]
-    refused = graphbox("targets", "build", "citer", "--target", "openvino", "--out", "built")
+    refused = graphbox(
+        "targets", "build", "citer", "--version", "1", "--target", "openvino", "--out", "built"
+    )
     assert refused.code == 1
     assert "expected a folder that does not exist" in refused.err
 

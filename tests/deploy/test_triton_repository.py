@@ -136,7 +136,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, sample: SampleModel) -> Ite
     repository = root / "repository"
     artifact = write_encoder(root / "model" / "1", sample)
     models = {operator.name: (operator.model(), 1) for operator in OPERATORS}
-    models |= {"sum": (sum_model(), 1), "sum in 2 threads": (sum_model(), 2), "gather": (gather_model(), 1)}
+    models |= {"sum": (sum_model(), 1), "sum in 2 threads": (sum_model(), 2)}
+    models |= {f"gather {dtype}": (gather_model(dtype), 1) for dtype in ("int32", "int64")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(root / "packages"))
         for name, (model, threads) in models.items():
