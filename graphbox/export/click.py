@@ -136,7 +136,7 @@ def _to_onnx(network: ClickNetwork, form: FieldsForm) -> ExportedOnnx:
     arguments: list[TensorInput | list[TensorInput]] = [vectors]
     if form.numbers is not None:
         arguments.append(TensorInput(form.numbers, torch.zeros(rows, network.shape.numbers), {0: "rows"}))
-    return export_onnx(_Probability(network, tuple(form.tables)).eval(), arguments, output="probability")
+    return export_onnx(_Probability(network, tuple(form.tables)).eval(), arguments, outputs=("probability",))
 
 
 def _form(trained: TrainedClicks, node_type: str, list_separator: str | None) -> FieldsForm:

@@ -171,7 +171,7 @@ def _to_onnx(source: TriplesSource) -> ExportedOnnx:
             TensorInput(_RELATIONS, zeros(3, score.relation_dim), {0: "questions"}),
             TensorInput(_CANDIDATES, zeros(5, score.dim), {0: "candidates"}),
         ],
-        output="score",
+        outputs=("score",),
     )
 
 

@@ -67,14 +67,17 @@ class ExportedOnnx:
 
 
 def export_onnx(
-    module: nn.Module, arguments: Sequence[TensorInput | list[TensorInput]], *, output: str = "embedding"
+    module: nn.Module,
+    arguments: Sequence[TensorInput | list[TensorInput]],
+    *,
+    outputs: Sequence[str] = ("embedding",),
 ) -> ExportedOnnx:
-    """Export a module that has one output.
+    """Export a module.
 
     Args:
         module: in evaluation mode.
         arguments: of its ``forward``, in order; a list where it takes a list of tensors.
-        output: name of the output in the graph.
+        outputs: names of its outputs in the graph, in order.
 
     Raises:
         GateError: when the exported graph has an operator or a form that is refused.
@@ -99,14 +102,13 @@ def export_onnx(
             verbose=False,
         )
     proto: Any = program.model_proto if program else None
-    _check_form(proto, sum(isinstance(part, nn.Linear) for part in module.modules()))
-    _rename_output(proto, output)
+    _check_form(proto, _linear_calls(module, arguments))
+    for place, output in enumerate(outputs):
+        _rename_output(proto, place, output)
     _strip_traces(proto)
     onnx.checker.check_model(proto, full_check=True)
-    outputs = tuple(_tensor(value) for value in proto.graph.output)
-    return ExportedOnnx(
-        proto.SerializeToString(), OPSET, tuple(_tensor(v) for v in proto.graph.input), outputs
-    )
+    given, returned = (tuple(map(_tensor, each)) for each in (proto.graph.input, proto.graph.output))
+    return ExportedOnnx(proto.SerializeToString(), OPSET, given, returned)
 
 
 def _listed(argument: TensorInput | list[TensorInput]) -> list[TensorInput]:
@@ -125,6 +127,26 @@ def _dynamic(argument: TensorInput | list[TensorInput], dimensions: Mapping[str,
     return dynamic if isinstance(argument, list) else dynamic[0]
 
 
+def _linear_calls(module: nn.Module, arguments: Sequence[TensorInput | list[TensorInput]]) -> int:
+    """Return how often the module calls a Linear layer, of torch or of PyTorch Geometric."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    hooks = [
+        part.register_forward_hook(count) for part in module.modules() if type(part).__name__ == "Linear"
+    ]
+    try:
+        with torch.no_grad():
+            module(*(_examples(argument) for argument in arguments))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return calls
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the exporter's remarks on its own deprecations and on packages we do not use."""
@@ -139,7 +161,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _check_form(proto: Any, linear_layers: int) -> None:
+def _check_form(proto: Any, linear_calls: int) -> None:
     operators = [node.op_type for node in proto.graph.node]
     if proto.functions:
         raise GateError(f"expected a graph of plain operators, received {len(proto.functions)} functions")
@@ -148,17 +170,18 @@ def _check_form(proto: Any, linear_layers: int) -> None:
             raise GateError(
                 f"expected an export without {operator}, received {operators.count(operator)}: {reason}"
             )
-    if operators.count("Gemm") != linear_layers:
+    if operators.count("Gemm") != linear_calls:
         raise GateError(
-            f"expected {linear_layers} Gemm, one for each Linear layer, received {operators.count('Gemm')}",
-            hint="call each Linear once, on a 2-D tensor",
+            f"expected {linear_calls} Gemm, one for each call of a Linear layer, received "
+            f"{operators.count('Gemm')}",
+            hint="call each Linear on a 2-D tensor",
         )
 
 
-def _rename_output(proto: Any, output: str) -> None:
-    """Name the output; asked for by name, the exporter may make two values of that name."""
+def _rename_output(proto: Any, place: int, output: str) -> None:
+    """Name an output; asked for by name, the exporter may make two values of that name."""
     graph = proto.graph
-    produced = graph.output[0].name
+    produced = graph.output[place].name
     if produced == output:
         return
     for node in graph.node:
@@ -171,7 +194,7 @@ def _rename_output(proto: Any, output: str) -> None:
     for value in graph.value_info:
         if value.name == output:
             value.name = f"{output}_values"
-    graph.output[0].name = output
+    graph.output[place].name = output
 
 
 def _strip_traces(proto: Any) -> None:

@@ -7,23 +7,34 @@ the same code serves whole graphs, sampled batches, and the blocks of inference 
 Degrees come with the edges instead of being counted among them: ``gcn``, ``gcn2``, ``appnp`` and ``lightgcn``
 get weights that the whole graph's degrees normalize, so that what a node becomes does not depend on which
 others are in its batch.
+
+Each layer computes the same over padded neighbour tables, the form in which it is exported: ``padded``.
 """
 
 from __future__ import annotations
 
-import copy
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.padded_layers import (
+    PaddedNeighbors,
+    RelationEnds,
+    aggregated,
+    attended,
+    gathered,
+    masked_softmax,
+    padded_convolution,
+    scores_of,
+    weighted_sum,
+)
 
 Vectors = Mapping[str, Tensor]
 
@@ -41,8 +52,49 @@ class Edges:
     weight: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class PaddedLayerInputs:
+    """What a layer works on where neighbours are padded tables.
+
+    Targets are the nodes that get an output. Position 0 among the nodes below stands for an absent node.
+
+    Attributes:
+        below: float32 [U, dim] by node type, the vectors that go in.
+        neighbors: of each relation whose target type has targets; relations of others are left out.
+        own: int64 [n] by node type, positions of the targets among the nodes below; of the types for which
+            :meth:`GraphLayer.reads_own` says so.
+        first: float32 [n, dim] by node type, what went into the first layer, of the targets in ``own``.
+    """
+
+    below: Vectors
+    neighbors: Mapping[EdgeType, PaddedNeighbors]
+    own: Mapping[str, Tensor]
+    first: Vectors
+
+    @property
+    def targets(self) -> list[str]:
+        """Node types that have targets."""
+        return list(dict.fromkeys([*self.own, *(relation[2] for relation in self.neighbors)]))
+
+    def own_vectors(self, node_type: str) -> Tensor:
+        """Return the vectors below of a type's targets: float32 [n, dim]."""
+        return self.below[node_type].index_select(0, self.own[node_type])
+
+
 class GraphLayer(nn.Module, ABC):
     """Base of layers."""
+
+    @abstractmethod
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """Return the new vectors of the targets of each type, float32 [n, out], as ``forward`` computes them.
+
+        Raises:
+            UsageError: the convolution, or an option of it, has no padded-block form.
+        """
+
+    @abstractmethod
+    def reads_own(self, node_type: str) -> bool:
+        """Return whether a node's output depends on its own vector, or on its own first one, directly."""
 
     @abstractmethod
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:
@@ -53,49 +105,6 @@ class GraphLayer(nn.Module, ABC):
             edges: the edges of each relation.
             first: what went into the first layer, of the same nodes.
         """
-
-
-@dataclass(frozen=True)
-class LayerShape:
-    """What a layer is made of.
-
-    Attributes:
-        dim: length of the vectors that go in and come out.
-        relations: edge types along which messages go.
-        node_types: all there are.
-        options: arguments of the convolution's class beyond its sizes.
-        weighted: whether edges come with weights of their own.
-    """
-
-    dim: int
-    relations: Sequence[EdgeType]
-    node_types: Sequence[str]
-    options: Mapping[str, Any]
-    weighted: bool = False
-
-    @property
-    def is_heterogeneous(self) -> bool:
-        """Whether there is more than one node type or relation."""
-        return len(self.node_types) > 1 or len(self.relations) > 1
-
-
-@dataclass(frozen=True)
-class LayerKind:
-    """What is special about a kind of layer.
-
-    Attributes:
-        make: makes it.
-        normalized: it wants weights that degrees normalize, with an edge from each node to itself.
-        takes_weights: the edges' own weights reach it.
-        propagates: it has no activation of its own after it.
-        starts_active: what goes into the first layer is passed through the activation.
-    """
-
-    make: Callable[[LayerShape], GraphLayer]
-    normalized: bool = False
-    takes_weights: bool = False
-    propagates: bool = False
-    starts_active: bool = False
 
 
 class PerRelation(GraphLayer):
@@ -135,6 +144,36 @@ class PerRelation(GraphLayer):
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {name: sums.get(name, given) for name, given in vectors.items()}
 
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`."""
+        sums: dict[str, Tensor] = {
+            name: layer(inputs.own_vectors(name)) for name, layer in self.own.items() if name in inputs.own
+        }
+        for name, relation in self._relations.items():
+            if relation not in inputs.neighbors:
+                continue
+            source, _, target = relation
+            ends = RelationEnds(
+                inputs.below[source],
+                inputs.own_vectors(target) if target in inputs.own else None,
+                inputs.own.get(target) if source == target else None,
+            )
+            convolution, table = self.convolutions[name], inputs.neighbors[relation]
+            if isinstance(convolution, PropagatedLinear):
+                arrived = convolution.padded(ends, table)
+            else:
+                arrived = padded_convolution(convolution)(convolution, ends, table)
+            sums[target] = sums[target] + arrived if target in sums else arrived
+        return {name: sums[name] if name in sums else inputs.own_vectors(name) for name in inputs.targets}
+
+    def reads_own(self, node_type: str) -> bool:
+        """See :class:`GraphLayer`."""
+        arriving = [
+            self.convolutions[name] for name, relation in self._relations.items() if relation[2] == node_type
+        ]
+        only_sums = all(isinstance(each, PropagatedLinear) for each in arriving)
+        return not arriving or node_type in self.own or not only_sums
+
 
 class InitialResidual(GraphLayer):
     """GCNII's layer: propagation mixed with what went into the first layer (Chen et al., ICML 2020).
@@ -157,6 +196,21 @@ class InitialResidual(GraphLayer):
             arrived = convolution(vectors[name], first[name], edges[relation].index, edges[relation].weight)
             sums[name] = sums[name] + arrived if name in sums else arrived
         return {name: sums.get(name, given) for name, given in vectors.items()}
+
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`."""
+        sums: dict[str, Tensor] = {}
+        for relation, convolution in zip(self._relations, self.convolutions, strict=True):
+            name = relation[2]
+            if relation in inputs.neighbors:
+                propagated = weighted_sum(inputs.below[name], inputs.neighbors[relation])
+                arrived = _mixed_with_first(convolution, propagated, inputs.first[name])
+                sums[name] = sums[name] + arrived if name in sums else arrived
+        return {name: sums[name] if name in sums else inputs.own_vectors(name) for name in inputs.targets}
+
+    def reads_own(self, node_type: str) -> bool:  # noqa: ARG002 - the first vectors always
+        """See :class:`GraphLayer`."""
+        return True
 
 
 class PersonalizedPropagation(GraphLayer):
@@ -192,6 +246,28 @@ class PersonalizedPropagation(GraphLayer):
             name: (1.0 - self._alpha) * sums[name] + self._alpha * first[name] if name in sums else given
             for name, given in vectors.items()
         }
+
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`."""
+        sums: dict[str, Tensor] = {}
+        for relation in self._relations:
+            if relation in inputs.neighbors:
+                source, _, target = relation
+                arrived = weighted_sum(inputs.below[source], inputs.neighbors[relation])
+                sums[target] = sums[target] + arrived if target in sums else arrived
+        found = {}
+        for name in inputs.targets:
+            if name not in sums:
+                found[name] = inputs.own_vectors(name)
+            elif self._alpha:
+                found[name] = (1.0 - self._alpha) * sums[name] + self._alpha * inputs.first[name]
+            else:
+                found[name] = sums[name]
+        return found
+
+    def reads_own(self, node_type: str) -> bool:
+        """See :class:`GraphLayer`."""
+        return bool(self._alpha) or all(relation[2] != node_type for relation in self._relations)
 
 
 class Relational(GraphLayer):
@@ -230,6 +306,35 @@ class Relational(GraphLayer):
         )
         return dict(zip(self._node_types, joined.split(sizes), strict=True))
 
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`."""
+        convolution: Any = self.convolution
+        weight = convolution.weight
+        if convolution.num_bases is not None:
+            weight = (convolution.comp @ weight.flatten(1)).view(-1, *weight.shape[1:])
+        found = {}
+        for name in inputs.targets:
+            own = inputs.own_vectors(name)
+            total = torch.zeros_like(own)
+            for number, relation in enumerate(self._relations):
+                if relation[2] == name and relation in inputs.neighbors:
+                    arrived = aggregated(
+                        inputs.below[relation[0]], inputs.neighbors[relation], convolution.aggr
+                    )
+                    if convolution.num_blocks is None:
+                        total = total + arrived @ weight[number]
+                    else:
+                        blocks = arrived.view(-1, *weight.shape[1:3]).transpose(0, 1)
+                        total = total + torch.matmul(blocks, weight[number]).transpose(0, 1).flatten(1)
+            if convolution.root is not None:
+                total = total + own @ convolution.root
+            found[name] = total if convolution.bias is None else total + convolution.bias
+        return found
+
+    def reads_own(self, node_type: str) -> bool:  # noqa: ARG002 - of all types alike
+        """See :class:`GraphLayer`."""
+        return True
+
 
 class Transformer(GraphLayer):
     """HGT: attention whose maps depend on node types and relations (Hu et al., WWW 2020).
@@ -248,105 +353,54 @@ class Transformer(GraphLayer):
         found = self.convolution(dict(vectors), indices)
         return {name: given if found.get(name) is None else found[name] for name, given in vectors.items()}
 
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`; one softmax goes over the neighbours of all relations of a node."""
+        convolution: Any = self.convolution
+        heads, dim = convolution.heads, convolution.out_channels
+        mapped = {
+            name: torch.tensor_split(convolution.kqv_lin.lins[name](below), 3, dim=1)
+            for name, below in inputs.below.items()
+        }
+        found = {}
+        for name in inputs.targets:
+            own = inputs.own_vectors(name)
+            around = [(each, table) for each, table in inputs.neighbors.items() if each[2] == name]
+            if not around:
+                found[name] = own
+                continue
+            query = mapped[name][1].index_select(0, inputs.own[name]).view(-1, heads, dim // heads)
+            scores, values, masks = [], [], []
+            for relation, table in around:
+                key, value = (
+                    self._of_relation(relation, mapped[relation[0]][part], part=part) for part in (0, 2)
+                )
+                share = convolution.p_rel["__".join(relation)] / math.sqrt(dim // heads)
+                by_head = (*table.index.shape, heads, dim // heads)
+                scores.append(scores_of(query, gathered(key, table).view(by_head)) * share)
+                values.append(gathered(value, table).view(by_head))
+                masks.append(table.mask)
+            attention = masked_softmax(torch.cat(scores, dim=1), torch.cat(masks, dim=1))
+            arrived = nn.functional.gelu(attended(attention, torch.cat(values, dim=1)).flatten(1))
+            share = convolution.skip[name].sigmoid()
+            found[name] = share * convolution.out_lin.lins[name](arrived) + (1 - share) * own
+        return found
 
-def layer_kind(name: str, convolution: Callable[..., nn.Module] | None = None) -> LayerKind:
-    """Return the kind of layer of a name.
+    def _of_relation(self, relation: EdgeType, vectors: Tensor, *, part: int) -> Tensor:
+        """Return keys or values as a relation maps them, head by head: float32 [U, dim]."""
+        convolution: Any = self.convolution
+        heads, count = convolution.heads, len(convolution.edge_types)
+        layer = convolution.v_rel if part else convolution.k_rel
+        weight = layer.weight.view(heads, count, *layer.weight.shape[1:])
+        of_heads = weight[:, convolution.edge_types_map[relation]]
+        by_head = vectors.view(-1, heads, layer.weight.shape[1]).transpose(0, 1)
+        return torch.matmul(by_head, of_heads).transpose(0, 1).flatten(1)
 
-    Args:
-        name: a key of :data:`LAYER_KINDS`, or the import path of ``convolution``.
-        convolution: a user's own class, made for each relation with (dim, dim, **options).
-
-    Raises:
-        UsageError: there is no such layer.
-    """
-    if convolution is not None:
-        return LayerKind(partial(_own, convolution))
-    if name not in LAYER_KINDS:
-        raise UsageError(
-            f"there is no layer `{name}`",
-            where="layer",
-            hint=did_you_mean(name, LAYER_KINDS) or f"there are: {', '.join(LAYER_KINDS)}; or an import path",
-        )
-    return LAYER_KINDS[name]
-
-
-def make_layer(name: str, kind: LayerKind, shape: LayerShape) -> GraphLayer:
-    """Return a layer of a kind, which has been tried on two nodes of each type.
-
-    Raises:
-        UsageError: it takes no such options, or not these relations, or is no convolution.
-    """
-    try:
-        layer = kind.make(shape)
-        _try(layer, kind, shape)
-        return layer
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        LookupError,
-        AssertionError,
-        RuntimeError,
-        ArithmeticError,
-    ) as error:
-        given = ", ".join(f"{key}: {value}" for key, value in shape.options.items()) or "none"
-        raise UsageError(
-            f"the layer `{name}` cannot be made with the options {given}: {error}",
-            where="layer_options",
-            hint="the options are arguments of the layer's class in torch_geometric.nn",
-        ) from error
+    def reads_own(self, node_type: str) -> bool:  # noqa: ARG002 - of all types alike
+        """See :class:`GraphLayer`."""
+        return True
 
 
-def _try(layer: GraphLayer, kind: LayerKind, shape: LayerShape) -> None:
-    """Run a copy of a layer (layers may remember their first graph) where a mistake costs nothing yet."""
-    vectors = {name: torch.zeros(2, shape.dim) for name in shape.node_types}
-    weight = torch.ones(1) if kind.normalized or shape.weighted else None
-    edges = {relation: Edges(torch.tensor([[0], [1]]), weight) for relation in shape.relations}
-    with torch.no_grad():
-        found = copy.deepcopy(layer).eval()(vectors, edges, vectors)
-    for name, given in vectors.items():
-        if found[name].shape != given.shape:
-            raise ValueError(
-                f"expected vectors of {shape.dim} values, received {list(found[name].shape)[1:]}"
-            )
-
-
-def _own(convolution: Callable[..., nn.Module], shape: LayerShape) -> GraphLayer:
-    made = {relation: convolution(shape.dim, shape.dim, **shape.options) for relation in shape.relations}
-    return PerRelation(made, None)
-
-
-def _convolutions(
-    class_name: str, shape: LayerShape, out: int, arguments: Mapping[str, Any]
-) -> dict[EdgeType, nn.Module]:
-    """Return a convolution for each relation, whose outputs have the length ``out``."""
-    import torch_geometric.nn
-
-    convolution, dim = getattr(torch_geometric.nn, class_name), shape.dim
-    return {
-        relation: convolution(dim if relation[0] == relation[2] else (dim, dim), out, **arguments)
-        for relation in shape.relations
-    }
-
-
-def _attention(class_name: str, shape: LayerShape) -> GraphLayer:
-    """Return a layer of attention, whose heads share the ``dim`` outputs."""
-    heads, joined = int(shape.options.get("heads", 1)), shape.options.get("concat", True)
-    if heads < 1:
-        raise ValueError(f"expected 1 or more heads, received {heads}")
-    if joined and shape.dim % heads:
-        raise ValueError(f"dim {shape.dim} is no multiple of heads {heads}")
-    arguments = {**({"edge_dim": 1} if shape.weighted else {}), **shape.options}
-    own = None
-    if class_name != "TransformerConv":  # which has a map of a node's own vector
-        arguments.setdefault("add_self_loops", not shape.is_heterogeneous)
-        targets = dict.fromkeys(relation[2] for relation in shape.relations)
-        own = {name: nn.Linear(shape.dim, shape.dim) for name in targets} if shape.is_heterogeneous else None
-    out = shape.dim // heads if joined else shape.dim
-    return PerRelation(_convolutions(class_name, shape, out, arguments), "edge_attr", own)
-
-
-class _PropagatedLinear(nn.Module):
+class PropagatedLinear(nn.Module):
     """GCN's layer (Kipf and Welling, ICLR 2017) over edges with weights that are normalized already."""
 
     def __init__(self, dim: int, **options: Any) -> None:
@@ -360,6 +414,13 @@ class _PropagatedLinear(nn.Module):
     def forward(
         self, vectors: Tensor | tuple[Tensor, Tensor], index: Tensor, edge_weight: Tensor | None = None
     ) -> Tensor:
+        """Return the new vectors of targets: float32 [n, dim].
+
+        Args:
+            vectors: of sources and targets, float32 [nodes, dim] of each, or one where they are the same.
+            index: int64 [2, e], positions of sources and targets.
+            edge_weight: float32 [e]; None: all are 1.
+        """
         if isinstance(vectors, Tensor):
             both: Any = self.linear(vectors)
         else:
@@ -367,76 +428,23 @@ class _PropagatedLinear(nn.Module):
         result: Tensor = self.propagate(both, index, edge_weight)
         return result if self.bias is None else result + self.bias
 
-
-def _gcn(shape: LayerShape) -> GraphLayer:
-    made = {relation: _PropagatedLinear(shape.dim, **shape.options) for relation in shape.relations}
-    looped = {relation[2] for relation in shape.relations if relation[0] == relation[2]}
-    apart = dict.fromkeys(relation[2] for relation in shape.relations if relation[2] not in looped)
-    return PerRelation(made, "edge_weight", {name: nn.Linear(shape.dim, shape.dim) for name in apart})
+    def padded(self, ends: RelationEnds, neighbors: PaddedNeighbors) -> Tensor:
+        """Compute the same over padded neighbours: the sum first, which has fewer rows to map."""
+        result: Tensor = self.linear(weighted_sum(ends.source, neighbors))
+        return result if self.bias is None else result + self.bias
 
 
-def _sage(shape: LayerShape) -> GraphLayer:
-    options = dict(shape.options)
-    if options.get("aggr") == "pool":  # the paper's name for a maximum over transformed neighbours
-        options |= {"aggr": "max", "project": True}
-    return PerRelation(_convolutions("SAGEConv", shape, shape.dim, options), None)
-
-
-def _gin(shape: LayerShape) -> GraphLayer:
-    from torch_geometric.nn import GINConv
-
-    def network() -> nn.Module:
-        return nn.Sequential(nn.Linear(shape.dim, shape.dim), nn.ReLU(), nn.Linear(shape.dim, shape.dim))
-
-    return PerRelation({relation: GINConv(network(), **shape.options) for relation in shape.relations}, None)
-
-
-def _gcn2(shape: LayerShape) -> GraphLayer:
-    from torch_geometric.nn import GCN2Conv
-
-    if any(relation[0] != relation[2] for relation in shape.relations):
-        raise ValueError("it takes relations between nodes of one type alone")
-    arguments = {"alpha": 0.1, **shape.options, "normalize": False, "add_self_loops": False}
-    made = [GCN2Conv(shape.dim, **arguments) for _ in shape.relations]
-    return InitialResidual(shape.relations, made)
-
-
-def _rgcn(shape: LayerShape) -> GraphLayer:
-    from torch_geometric.nn import RGCNConv
-
-    convolution = RGCNConv(shape.dim, shape.dim, len(shape.relations), **shape.options)
-    return Relational(shape.relations, shape.node_types, convolution)
-
-
-def _hgt(shape: LayerShape) -> GraphLayer:
-    from torch_geometric.nn import HGTConv
-
-    metadata = list(shape.node_types), list(shape.relations)
-    return Transformer(HGTConv(shape.dim, shape.dim, metadata, **shape.options))
-
-
-LAYER_KINDS: Mapping[str, LayerKind] = {
-    "sage": LayerKind(_sage),
-    "gcn": LayerKind(_gcn, normalized=True, takes_weights=True),
-    "gat": LayerKind(partial(_attention, "GATConv"), takes_weights=True),
-    "gatv2": LayerKind(partial(_attention, "GATv2Conv"), takes_weights=True),
-    "gin": LayerKind(_gin),
-    "gcn2": LayerKind(_gcn2, normalized=True, takes_weights=True, starts_active=True),
-    "appnp": LayerKind(
-        lambda shape: PersonalizedPropagation(shape.relations, **shape.options),
-        normalized=True,
-        takes_weights=True,
-        propagates=True,
-        starts_active=True,
-    ),
-    "transformer": LayerKind(partial(_attention, "TransformerConv"), takes_weights=True),
-    "rgcn": LayerKind(_rgcn),
-    "hgt": LayerKind(_hgt),
-    "lightgcn": LayerKind(
-        lambda shape: PersonalizedPropagation(shape.relations, alpha=0.0, **shape.options),
-        normalized=True,
-        takes_weights=True,
-        propagates=True,
-    ),
-}
-"""The layers by name."""
+def _mixed_with_first(convolution: Any, propagated: Tensor, first: Tensor) -> Tensor:
+    """Return what a ``GCN2Conv`` makes of propagated vectors and those that went into the first layer."""
+    propagated, first, beta = (
+        (1 - convolution.alpha) * propagated,
+        convolution.alpha * first,
+        convolution.beta,
+    )
+    if convolution.weight2 is None:
+        both = propagated + first
+        found: Tensor = (1.0 - beta) * both + beta * (both @ convolution.weight1)
+        return found
+    mapped: Tensor = (1.0 - beta) * propagated + beta * (propagated @ convolution.weight1)
+    first = (1.0 - beta) * first + beta * (first @ convolution.weight2)
+    return mapped + first

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from graphbox.graph.schema import EdgeType
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, input_modules
-from graphbox.models.graph_layers import Edges, LayerKind, LayerShape, make_layer
+from graphbox.models.graph_layers import Edges, GraphLayer, PaddedLayerInputs
+from graphbox.models.layer_kinds import LayerKind, LayerShape, make_layer
 from graphbox.table import EmbeddingTable
 
 
@@ -127,6 +128,34 @@ class GraphNetwork(nn.Module):
         found = self.layers[number](vectors, edges.edges, first)
         if self.shape.residual:
             found = {name: each + vectors[name] for name, each in found.items()}
+        return self._after_layer(number, found)
+
+    def graph_layer(self, number: int) -> GraphLayer:
+        """Return a layer, without what comes after it."""
+        module = self.layers[number]
+        assert isinstance(module, GraphLayer)  # noqa: S101 - for the type checker
+        return module
+
+    def reads_own(self, number: int, node_type: str) -> bool:
+        """Return whether a node's output of a layer depends on its own vector directly."""
+        return self.shape.residual or self.graph_layer(number).reads_own(node_type)
+
+    def padded_layer(self, number: int, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """Return what :meth:`layer` returns of the targets, float32 [n, dim] by node type.
+
+        Args:
+            number: of the layer, from 0.
+            inputs: what it works on.
+
+        Raises:
+            UsageError: the layer has no padded-block form.
+        """
+        found = self.graph_layer(number).padded(inputs)
+        if self.shape.residual:
+            found = {name: each + inputs.own_vectors(name) for name, each in found.items()}
+        return self._after_layer(number, found)
+
+    def _after_layer(self, number: int, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = {name: self._normalized(number, name, each) for name, each in found.items()}
         if self.shape.kind.propagates:
             return dict(found)

@@ -32,7 +32,7 @@ class LinkScorer(nn.Module):
     def sources(self, vectors: Tensor) -> Tensor:
         """Return the vectors of sources from their embeddings: float32 [n, dim + 1]."""
         found = self.log_scale.exp() * functional.normalize(self.source(vectors), dim=1)
-        return torch.cat([found, torch.ones(len(found), 1, device=found.device)], dim=1)
+        return torch.cat([found, torch.ones_like(found[:, :1])], dim=1)
 
     def targets(self, vectors: Tensor, degree: Tensor) -> Tensor:
         """Return the vectors of targets: float32 [n, dim + 1].

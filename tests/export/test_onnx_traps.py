@@ -76,7 +76,7 @@ class Wide(nn.Module):
         (Bag(), [ROWS, FLAT], "without (If|Loop|SequenceAt)"),
         (Nonzero(), [ROWS, FLAT], "without NonZero"),
         (Indexed(), [ROWS, TABLE], "without GatherND"),
-        (Wide(), [ROWS, TABLE], "expected 1 Gemm, one for each Linear layer, received 0"),
+        (Wide(), [ROWS, TABLE], "expected 1 Gemm, one for each call of a Linear layer, received 0"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.models.graph_layers import LAYER_KINDS, Edges, GraphLayer, LayerShape, make_layer
+from graphbox.models.graph_layers import Edges, GraphLayer
+from graphbox.models.layer_kinds import LAYER_KINDS, LayerShape, make_layer
 
 DIM, HEADS = 4, 2
 NODES = {"user": 5, "item": 7}

@@ -16,8 +16,8 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.graph_inputs import NodeBatch
-from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
+from graphbox.models.layer_kinds import layer_kind
 from graphbox.sample import DeviceGraph
 from graphbox.sample.loader.options import LoaderKeywords
 from graphbox.table import EmbeddingTable, TableEmbedding
