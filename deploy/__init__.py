@@ -28,9 +28,12 @@ from graphbox.deploy.protocol import (
     Program,
     Support,
     TensorSpec,
+    VersionBundler,
 )
 from graphbox.deploy.registry import adapter_names, load_adapter
 from graphbox.deploy.select import Target, choose, targets
+from graphbox.deploy.tensors import DeployedTensors
+from graphbox.deploy.unseen import UnseenNode
 
 __all__ = [
     "Adapter",
@@ -41,6 +44,7 @@ __all__ = [
     "DeployedEncoder",
     "DeployedKnowledgeGraph",
     "DeployedModel",
+    "DeployedTensors",
     "Device",
     "Effective",
     "Options",
@@ -50,6 +54,8 @@ __all__ = [
     "Support",
     "Target",
     "TensorSpec",
+    "UnseenNode",
+    "VersionBundler",
     "adapter_names",
     "choose",
     "compile_model",

@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from graphbox.artifact.protobuf import integer_field, message_field, text_field, varint
+
 __all__ = ["Node", "write_onnx"]
 
 OPSET: Final = 20
@@ -54,62 +56,55 @@ def write_onnx(
         outputs: the same for outputs.
         constants: arrays that nodes may name as inputs.
     """
-    graph = b"".join(_message(1, _node(node)) for node in nodes)
-    graph += _text(2, "graph")
-    graph += b"".join(_message(5, _tensor(name, value)) for name, value in (constants or {}).items())
-    graph += b"".join(_message(11, _value(name, *spec)) for name, spec in inputs.items())
-    graph += b"".join(_message(12, _value(name, *spec)) for name, spec in outputs.items())
+    graph = b"".join(message_field(1, _node(node)) for node in nodes)
+    graph += text_field(2, "graph")
+    graph += b"".join(message_field(5, _tensor(name, value)) for name, value in (constants or {}).items())
+    graph += b"".join(message_field(11, _value(name, *spec)) for name, spec in inputs.items())
+    graph += b"".join(message_field(12, _value(name, *spec)) for name, spec in outputs.items())
     return (
-        _integer(1, _IR_VERSION) + _text(2, "graphbox") + _message(7, graph) + _message(8, _integer(2, OPSET))
+        integer_field(1, _IR_VERSION)
+        + text_field(2, "graphbox")
+        + message_field(7, graph)
+        + message_field(8, integer_field(2, OPSET))
     )
 
 
 def _node(node: Node) -> bytes:
-    attributes = b"".join(_message(5, _attribute(name, value)) for name, value in node.attributes.items())
-    names = b"".join(_text(1, name) for name in node.inputs) + b"".join(
-        _text(2, name) for name in node.outputs
+    attributes = b"".join(
+        message_field(5, _attribute(name, value)) for name, value in node.attributes.items()
     )
-    return names + _text(4, node.operator) + attributes
+    names = b"".join(text_field(1, name) for name in node.inputs) + b"".join(
+        text_field(2, name) for name in node.outputs
+    )
+    return names + text_field(4, node.operator) + attributes
 
 
 def _attribute(name: str, value: float | Sequence[int]) -> bytes:
     if isinstance(value, int):
-        return _text(1, name) + _integer(3, value) + _integer(20, _ATTRIBUTE_INT)
+        return text_field(1, name) + integer_field(3, value) + integer_field(20, _ATTRIBUTE_INT)
     if isinstance(value, float):
-        number = _varint(2 << 3 | 5) + np.float32(value).tobytes()
-        return _text(1, name) + number + _integer(20, _ATTRIBUTE_FLOAT)
-    return _text(1, name) + b"".join(_integer(8, item) for item in value) + _integer(20, _ATTRIBUTE_INTS)
+        number = varint(2 << 3 | 5) + np.float32(value).tobytes()
+        return text_field(1, name) + number + integer_field(20, _ATTRIBUTE_FLOAT)
+    return (
+        text_field(1, name)
+        + b"".join(integer_field(8, item) for item in value)
+        + integer_field(20, _ATTRIBUTE_INTS)
+    )
 
 
 def _tensor(name: str, value: npt.NDArray[Any]) -> bytes:
-    dimensions = b"".join(_integer(1, size) for size in value.shape)
+    dimensions = b"".join(integer_field(1, size) for size in value.shape)
     data = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
-    return dimensions + _integer(2, _ELEMENT_TYPES[value.dtype.name]) + _text(8, name) + _message(9, data)
+    return (
+        dimensions
+        + integer_field(2, _ELEMENT_TYPES[value.dtype.name])
+        + text_field(8, name)
+        + message_field(9, data)
+    )
 
 
 def _value(name: str, dtype: npt.DTypeLike, shape: Sequence[int | str]) -> bytes:
-    sizes = (_text(2, size) if isinstance(size, str) else _integer(1, size) for size in shape)
-    dimensions = b"".join(_message(1, size) for size in sizes)
-    tensor = _integer(1, _ELEMENT_TYPES[np.dtype(dtype).name]) + _message(2, dimensions)
-    return _text(1, name) + _message(2, _message(1, tensor))
-
-
-def _text(number: int, value: str) -> bytes:
-    return _message(number, value.encode())
-
-
-def _message(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _integer(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    sizes = (text_field(2, size) if isinstance(size, str) else integer_field(1, size) for size in shape)
+    dimensions = b"".join(message_field(1, size) for size in sizes)
+    tensor = integer_field(1, _ELEMENT_TYPES[np.dtype(dtype).name]) + message_field(2, dimensions)
+    return text_field(1, name) + message_field(2, message_field(1, tensor))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from graphbox.artifact import Artifact, FieldsForm, TriplesForm
+from graphbox.artifact import Artifact, FieldsForm, TensorsForm, TriplesForm
 from graphbox.deploy.click import DeployedClick
 from graphbox.deploy.encoder import DeployedEncoder
 from graphbox.deploy.fastest import Choice, open_program
@@ -15,6 +17,7 @@ from graphbox.deploy.model import DeployedModel
 from graphbox.deploy.program import CheckedProgram
 from graphbox.deploy.protocol import Options
 from graphbox.deploy.ranking import RANKING_MODEL
+from graphbox.deploy.tensors import DeployedTensors
 from graphbox.errors import FormatError, UnsupportedError
 
 __all__ = ["open_click", "open_encoder", "open_knowledge_graph", "open_model"]
@@ -34,7 +37,7 @@ def open_model(
         verify: check the digest of every file first.
 
     Returns:
-        `DeployedEncoder`, `DeployedClick` or `DeployedKnowledgeGraph`.
+        `DeployedEncoder`, `DeployedClick`, `DeployedKnowledgeGraph` or `DeployedTensors`.
 
     Raises:
         NotFoundError: when there is no such model or target.
@@ -44,27 +47,50 @@ def open_model(
     """
     artifact = Artifact.open(Path(path), verify=verify)
     options = Options(threads=threads)
-    form = artifact.preprocess
     model = artifact.onnx_bytes() if artifact.manifest.onnx else None
-    main = None if model is None else open_program(target, model, options)
-    if main is not None:
-        _check_tensors(artifact, main.program)
+    with ExitStack() as opened:
+        main = None if model is None else _opened(opened, target, model, options)
+        if main is not None:
+            _check_tensors(artifact, main.program)
+        deployed = _of_form(artifact, main, lambda brought: _beside(opened, main, target, brought, options))
+        opened.pop_all()
+    return deployed
+
+
+def _of_form(artifact: Artifact, main: Choice | None, beside: Callable[[bytes], Choice]) -> DeployedModel:
+    """Return what answers for a model version.
+
+    Args:
+        artifact: the model version.
+        main: its ONNX part; None: it has none.
+        beside: opens a small model that graphbox brings.
+    """
+    form = artifact.preprocess
     if isinstance(form, FieldsForm) and main is not None:
         return DeployedClick(artifact, form, main)
     if isinstance(form, TriplesForm) and main is not None:
-        return DeployedKnowledgeGraph(artifact, form, main, _beside(main, target, BEST_MODEL, options))
-    assert not isinstance(form, FieldsForm | TriplesForm)  # noqa: S101 - an artifact is checked when opened
-    return DeployedEncoder(artifact, form, main, _beside(main, target, RANKING_MODEL, options))
+        return DeployedKnowledgeGraph(artifact, form, main, beside(BEST_MODEL))
+    if isinstance(form, TensorsForm) and main is not None:
+        return DeployedTensors(artifact, main)
+    assert not isinstance(form, FieldsForm | TriplesForm | TensorsForm)  # noqa: S101 - an artifact is checked when opened
+    return DeployedEncoder(artifact, form, main, beside(RANKING_MODEL))
 
 
-def _beside(main: Choice | None, target: str, model: bytes, options: Options) -> Choice:
+def _opened(stack: ExitStack, target: str, model: bytes, options: Options) -> Choice:
+    """Open a program that is closed with the stack."""
+    choice = open_program(target, model, options)
+    stack.callback(choice.program.close)
+    return choice
+
+
+def _beside(stack: ExitStack, main: Choice | None, target: str, model: bytes, options: Options) -> Choice:
     """Return a small model that graphbox brings, on the device of the model, or where that cannot run it."""
     if main is None:
-        return open_program(target, model, options)
+        return _opened(stack, target, model, options)
     try:
-        return open_program(f"{main.adapter.name}/{main.device.name}", model, options)
+        return _opened(stack, f"{main.adapter.name}/{main.device.name}", model, options)
     except UnsupportedError:
-        return open_program("auto", model, options)
+        return _opened(stack, "auto", model, options)
 
 
 def open_encoder(

@@ -23,12 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph
+from graphbox.artifact import TensorSpec
+from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedTensors
 from graphbox.deploy.bench import MIN_REPEATS, QUERY_POOL, WARM_UP_CALLS, BatchLatency, check_bench, summarize
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.server.app import create_app_of
 from graphbox.server.asgi import Message, Scope
 from graphbox.server.gateway import Gateway
+from graphbox.server.kserve.tensors import DATATYPES
 from graphbox.server.repository import Repository
 from graphbox.server.routes import API_PREFIX
 from graphbox.server.settings import Settings
@@ -37,6 +39,7 @@ from graphbox.server.slot import ServedModel
 __all__ = ["RequestLatency", "bench_requests"]
 
 _NEIGHBORS = 10
+_MAX_BODY_BYTES = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class RequestLatency:
 
     Attributes:
         operation: ``neighbors`` or ``answers``, the REST request for the 10 best of one id; ``infer``, the
-            KServe v2 request, in JSON.
+            KServe v2 request, in JSON; of bare tensors as binary data.
         latency: the figures; ``batch`` are the rows of one request.
         effective: what ran the model: the adapter, and the program's `Effective`.
     """
@@ -61,6 +64,7 @@ class _Request:
     path: str
     query: str = ""
     body: bytes = b""
+    json_bytes: int | None = None  # of a body with binary data
 
 
 def bench_requests(
@@ -95,6 +99,7 @@ def bench_requests(
         target=target,
         threads=threads,
         max_rows=max(Settings.max_rows, *batch_sizes),
+        max_body_bytes=_MAX_BODY_BYTES,
         max_json_bytes=Settings.max_body_bytes,
     )
 
@@ -226,10 +231,36 @@ def _rest_requests(served: ServedModel, batch: int, seed: int) -> tuple[str, lis
 
 
 def _infer_requests(served: ServedModel, batch: int, seed: int) -> tuple[str, list[_Request]]:
-    """Return KServe requests of ``batch`` rows each, in JSON."""
+    """Return KServe requests of ``batch`` rows each: of bare tensors as binary data, else in JSON."""
     path = f"/v2/models/{quote(served.name)}/infer"
+    if isinstance(served.model, DeployedTensors):
+        return "infer", [_binary_request(path, served.model.batch_feeds(batch), served.model.inputs)]
     bodies = [orjson.dumps(message) for message in _infer_messages(served, batch, seed)]
     return "infer", [_Request("POST", path, body=body) for body in bodies]
+
+
+def _binary_request(
+    path: str, feeds: Mapping[str, npt.NDArray[Any]], inputs: Sequence[TensorSpec]
+) -> _Request:
+    """Return a request whose tensors, and those of its answer, are binary data."""
+    message = {
+        "inputs": [
+            {
+                "name": tensor.name,
+                "datatype": tensor.datatype,
+                "shape": list(feeds[tensor.name].shape),
+                "parameters": {"binary_data_size": feeds[tensor.name].nbytes},
+            }
+            for tensor in inputs
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+    header = orjson.dumps(message)
+    little = (
+        feeds[tensor.name].astype(DATATYPES[tensor.datatype].newbyteorder("<"), copy=False).tobytes()
+        for tensor in inputs
+    )
+    return _Request("POST", path, body=b"".join((header, *little)), json_bytes=len(header))
 
 
 def _infer_messages(served: ServedModel, batch: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -287,10 +318,10 @@ def _pool(count: int, batch: int, seed: int) -> npt.NDArray[np.int64]:
 def _scope(request: _Request) -> Scope:
     headers = [(b"host", b"127.0.0.1"), (b"accept", b"*/*")]
     if request.body:
-        headers += [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(request.body)).encode()),
-        ]
+        kind = b"application/json" if request.json_bytes is None else b"application/octet-stream"
+        headers += [(b"content-type", kind), (b"content-length", str(len(request.body)).encode())]
+    if request.json_bytes is not None:
+        headers.append((b"inference-header-content-length", str(request.json_bytes).encode()))
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphbox.artifact import Artifact
+from graphbox.artifact import Artifact, TensorsForm
 from graphbox.artifact.ids import Id
+from graphbox.errors import UsageError
 
 __all__ = ["ExampleIds"]
 
@@ -26,10 +27,14 @@ class ExampleIds:
 
     Raises:
         FormatError: the example request or the links are damaged.
+        UsageError: the model takes no ids.
     """
 
     def __init__(self, artifact: Artifact, query_types: Sequence[str]) -> None:
-        encoded = artifact.preprocess.node_type
+        form = artifact.preprocess
+        if isinstance(form, TensorsForm):
+            raise UsageError(f"expected a model that takes ids, `{artifact.manifest.name}` takes tensors")
+        encoded = form.node_type
         known = artifact.ids(encoded)
         self._request = [
             (encoded, identifier)

@@ -29,6 +29,7 @@ from graphbox.artifact.preprocess import (
     PaddedBlockForm,
     RelationGroup,
     RowsSpec,
+    TensorsForm,
     TriplesForm,
 )
 from graphbox.artifact.reader import Artifact, NeighborLists
@@ -60,6 +61,7 @@ __all__ = [
     "TableSpec",
     "TargetSpec",
     "TensorSpec",
+    "TensorsForm",
     "TriplesForm",
     "check_name",
     "inspect_onnx",

@@ -6,9 +6,11 @@ therefore never served from its files themselves.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -17,10 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.durable import NO_ROOM
-from graphbox.errors import DoesNotFitError, FormatError
+from graphbox.errors import DataError, DoesNotFitError, FormatError
 
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
 _BLOCK_BYTES = 1 << 24
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    rb"\{'descr': '(?P<dtype>[<|][biuf][1248])', 'fortran_order': False, "
+    rb"'shape': \((?P<shape>|[0-9]{1,18},|[0-9]{1,18}(, [0-9]{1,18}){1,7})\), \} *\n"
+)
 
 
 def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_BYTES) -> npt.NDArray[Any]:
@@ -40,14 +47,40 @@ def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_
     """
     try:
         if file.stat().st_size <= largest_in_memory_bytes:
-            array: npt.NDArray[Any] = np.load(file, allow_pickle=False)
+            with file.open("rb") as stream:
+                dtype, shape, _ = _read_header(stream)
+                array = np.fromfile(stream, dtype).reshape(shape)
             array.setflags(write=False)
             return array
-        with _unnamed_copy(file) as copy:
-            mapped: npt.NDArray[Any] = np.load(f"/proc/self/fd/{copy}", mmap_mode="r", allow_pickle=False)
+        with _unnamed_copy(file) as copy, open(copy, "rb", closefd=False) as stream:
+            dtype, shape, start = _read_header(stream)
+            mapped = np.memmap(f"/proc/self/fd/{copy}", dtype, "r", start, shape)
             return mapped.view(np.ndarray)
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError) as error:
         raise FormatError(f"expected an array, could not read one ({error})", where=str(file)) from error
+
+
+def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return dtype and shape of a ``.npy`` file of version 1.0, and where its numbers begin.
+
+    NumPy evaluates headers as Python, which raises a dozen exceptions, and allocates what a header claims
+    before it reads.
+
+    Raises:
+        ValueError: it is none, or has more or fewer numbers than it claims.
+    """
+    stream.seek(0)
+    start = stream.read(len(_MAGIC) + 2)
+    header = stream.read(int.from_bytes(start[len(_MAGIC) :], "little"))
+    found = _HEADER.fullmatch(header) if start.startswith(_MAGIC) else None
+    if found is None:
+        raise ValueError(f"the header is not that of a row-major array of numbers: {start + header!r:.160}")
+    dtype = np.dtype(found["dtype"].decode())
+    shape = tuple(int(size) for size in found["shape"].split(b",") if size.strip())
+    expected, received = math.prod(shape) * dtype.itemsize, os.fstat(stream.fileno()).st_size - stream.tell()
+    if expected != received:
+        raise ValueError(f"the header is of {expected} bytes of numbers, there are {received}")
+    return dtype, shape, stream.tell()
 
 
 @contextmanager
@@ -94,12 +127,52 @@ def write_array(
     """
     little = array.dtype.newbyteorder("<")
     count = len(array) if rows is None else len(rows)
-    shape = (count, *array.shape[1:])
-    header = {"descr": np.lib.format.dtype_to_descr(little), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, header)
+    _write_header(stream, little, (count, *array.shape[1:]))
     row_bytes = max(1, array.itemsize * int(np.prod(array.shape[1:])))
     step = max(1, _BLOCK_BYTES // row_bytes)
     for start in range(0, count, step):
         part = slice(start, start + step)
         block = array[part] if rows is None else array[rows[part]]
         stream.write(np.ascontiguousarray(block, dtype=little).data)
+
+
+def write_row_blocks(
+    stream: IO[bytes], blocks: Iterable[npt.NDArray[Any]]
+) -> tuple[tuple[int, int], np.dtype[Any]]:
+    """Write rows as ``.npy`` as they come, row-major and little-endian.
+
+    Args:
+        stream: where to; one that can be positioned.
+        blocks: at least one, [n, dim] each, all of the dtype and the length of rows of the first.
+
+    Returns:
+        The shape [rows, dim] and the dtype of what was written.
+
+    Raises:
+        DataError: there is no block, or they differ.
+        OSError: the system refuses to write.
+    """
+    count, dim, dtype = 0, 0, np.dtype(np.float32)
+    for number, block in enumerate(blocks):
+        if not number:
+            dim, dtype = block.shape[1], block.dtype
+            _write_header(stream, dtype.newbyteorder("<"), (0, dim))
+        if block.shape[1] != dim or block.dtype != dtype:
+            raise DataError(
+                f"expected rows of {dim} numbers of type {dtype}, received {block.shape[1]} of type "
+                f"{block.dtype}",
+                where=f"row {count}",
+            )
+        stream.write(np.ascontiguousarray(block, dtype=dtype.newbyteorder("<")).data)
+        count += len(block)
+    if not count:
+        raise DataError("expected at least one row, received none")
+    # NumPy leaves room in a header for a first dimension of any size, so that it can be written again.
+    stream.seek(0)
+    _write_header(stream, dtype.newbyteorder("<"), (count, dim))
+    return (count, dim), dtype
+
+
+def _write_header(stream: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)

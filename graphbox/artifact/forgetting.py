@@ -116,6 +116,7 @@ def write_without(
         if isinstance(form, PaddedBlockForm):
             for group in {group.neighbors: group for layer in form.layers for group in layer.groups}.values():
                 _write_neighbors(writer, artifact, group, numbers)
+            _copy_unseen_inputs(writer, artifact, form)
         writer.set_preprocess(form)
         if manifest.links is not None:
             table = pq.read_table(artifact.path / manifest.links, partitioning=None)
@@ -155,6 +156,21 @@ def _write_neighbors(
     writer.add_array(group.neighbors, neighbors[chosen])
     if group.weights is not None and lists.weights is not None:
         writer.add_array(group.weights, lists.weights[chosen])
+    if group.source_scales is not None:
+        writer.add_array(
+            group.source_scales, artifact.array(group.source_scales, "<f4")[numbers[group.source].kept]
+        )
+
+
+def _copy_unseen_inputs(writer: ArtifactWriter, artifact: Artifact, form: PaddedBlockForm) -> None:
+    """Take over how nodes that were never seen enter: it is of features, and holds no node."""
+    if form.unseen is None:
+        return
+    writer.add_array(form.unseen.bias, artifact.array(form.unseen.bias, "<f4"))
+    for feature in form.unseen.features:
+        writer.add_array(feature.weights, artifact.array(feature.weights, "<f4"))
+        if feature.values is not None:
+            writer.add_array(feature.values, artifact.array(feature.values, "<i8"))
 
 
 def _links_without(links: pa.Table, numbers: Mapping[str, _Renumbering]) -> pa.Table:

@@ -64,9 +64,18 @@ class Ids:
         return iter(self._list)
 
     def take(self, indices: npt.ArrayLike) -> list[Id]:
-        """Return the ids at ``indices``."""
-        values = self._list
-        return [values[index] for index in np.asarray(indices, np.int64).tolist()]
+        """Return the ids at ``indices``.
+
+        Raises:
+            InvalidRequestError: an index is outside ``[0, n)``; negative indices do not wrap.
+        """
+        values, wanted = self._list, np.asarray(indices, np.int64)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(values):
+            raise InvalidRequestError(
+                f"expected indices of a {self.node_type} in [0, {len(values)}), received "
+                f"{wanted.min()} to {wanted.max()}"
+            )
+        return [values[index] for index in wanted.tolist()]
 
     def to_arrow(self) -> pa.Array:
         """Return all ids as an Arrow array of type large_string or int64."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -68,6 +69,9 @@ class Links:
             raise FormatError(
                 f"expected the columns {list(COLUMNS)}, received {table.column_names}", where=where
             )
+        _check_types(table.schema, where)
+        if any(column.null_count for column in table.columns):
+            raise FormatError("expected a value in every column of every link, received null", where=where)
         self._count: int = table.num_rows
         self._relations: dict[tuple[str, str, str], _Relation] = {}
         if not table.num_rows:
@@ -119,6 +123,20 @@ class Links:
         start, stop = np.searchsorted(keys, np.array([node, node + 1], np.uint64) << np.uint64(32))
         return (keys[start:stop] & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
+    def check_nodes(self, counts: Mapping[str, int]) -> None:
+        """Check that links join nodes that are there.
+
+        Args:
+            counts: number of nodes by type; links of other types are not checked.
+
+        Raises:
+            FormatError: a link names a node beyond them.
+        """
+        for (source_type, relation, target_type), links in self._relations.items():
+            for node_type, keys in ((source_type, links.keys), (target_type, links.by_target)):
+                if node_type in counts:
+                    _check_highest(int(keys[-1]) >> 32, counts[node_type], relation)
+
     def counts(self, node_type: str, nodes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many links leave and how many reach each of a type's ``nodes`` nodes, int64 [nodes].
 
@@ -133,10 +151,7 @@ class Links:
             ):
                 if end_type != node_type:
                     continue
-                if int(ends.max()) >= nodes:
-                    raise FormatError(
-                        f"expected node indices in [0, {nodes}) in links `{relation}`, received {ends.max()}"
-                    )
+                _check_highest(int(ends.max()), nodes, relation)
                 np.add(count, np.bincount(ends.astype(np.int64), minlength=nodes), out=count)
         return out, into
 
@@ -172,6 +187,27 @@ def links_table(
         pa.array(held_out, pa.bool_()),
     ]
     return pa.table(dict(zip(COLUMNS, columns, strict=True)))
+
+
+def _check_highest(index: int, nodes: int, relation: str) -> None:
+    if index >= nodes:
+        raise FormatError(f"expected node indices in [0, {nodes}) in links `{relation}`, received {index}")
+
+
+def _check_types(schema: pa.Schema, where: str | None) -> None:
+    is_text = all(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        for kind in (
+            field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            for field in list(schema)[:3]
+        )
+    )
+    if not is_text or schema.types[3:] != [pa.int64(), pa.int64(), pa.bool_()]:
+        raise FormatError(
+            f"expected columns of types string, string, string, int64, int64 and bool, received "
+            f"{', '.join(map(str, schema.types))}",
+            where=where,
+        )
 
 
 def _collect(

@@ -19,9 +19,23 @@ MANIFEST_FILE: Final = "manifest.json"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
-Kind = Literal["encoder", "embedding", "click", "knowledge_graph"]
+Kind = Literal["encoder", "embedding", "click", "knowledge_graph", "tensors"]
 Score = Literal["inner_product", "cosine"]
-Datatype = Literal["BOOL", "INT8", "INT32", "INT64", "UINT8", "FP16", "FP32", "FP64", "BYTES"]
+Datatype = Literal[
+    "BOOL",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "FP16",
+    "FP32",
+    "FP64",
+    "BYTES",
+]
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -133,10 +147,10 @@ class Manifest(Record):
     """Everything about one model version but the numbers themselves.
 
     Attributes:
-        inputs: as served: the original ids; of clicks the columns of rows.
+        inputs: as served: the original ids; of clicks the columns of rows; of bare tensors those of ``onnx``.
         outputs: as served: the embedding, ``FP32 [-1, dim]``; of clicks the probability, ``FP32 [-1]``; of
-            knowledge graphs ids and scores of the best answers.
-        dim: length of an embedding, of clicks 1.
+            knowledge graphs ids and scores of the best answers; of bare tensors those of ``onnx``.
+        dim: length of an embedding; of clicks and bare tensors 1.
         onnx: the dense part, or None when an embedding is a row of a table.
         tables: by name.
         targets: what to rank against, by the node type of the query.

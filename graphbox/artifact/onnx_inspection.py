@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from graphbox.artifact.manifest import Datatype, TensorSpec
+from graphbox.artifact.onnx_order import check_order
+from graphbox.artifact.onnx_sizes import refuse_huge_tensors
+from graphbox.artifact.protobuf import WireReader
 from graphbox.errors import FormatError, UnsupportedError
 
-_MAX_DEPTH: Final = 64
+MAX_DEPTH: Final = 64
 
 # The fields of onnx.proto3 through which a TensorProto can be reached, by message: field number -> message.
-_CHILDREN: Final[dict[str, dict[int, str]]] = {
+CHILDREN: Final[dict[str, dict[int, str]]] = {
     "Model": {7: "Graph", 20: "TrainingInfo", 25: "Function"},
     "TrainingInfo": {1: "Graph", 2: "Graph"},
     "Graph": {1: "Node", 5: "Tensor", 11: "ValueInfo", 12: "ValueInfo", 15: "SparseTensor"},
@@ -29,26 +32,45 @@ _CHILDREN: Final[dict[str, dict[int, str]]] = {
     "Tensor": {},
     "ValueInfo": {},
 }
-_MODEL_GRAPH: Final = 7
-_NODE_INPUT, _NODE_OUTPUT, _NODE_OPERATOR, _NODE_ATTRIBUTE = 1, 2, 4, 5
+MODEL_GRAPH, _MODEL_OPSET = 7, 8
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2
+_NODE_INPUT, _NODE_OUTPUT, _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
+_NODE_NAME: Final = 3
+_NODE_TEXTS: Final = frozenset({_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OPERATOR, _NODE_DOMAIN})
+_FUNCTION_DOMAIN = 10
 _TENSOR_EXTERNAL_DATA, _TENSOR_DATA_LOCATION = 13, 14
-_GRAPH_CONSTANT, _GRAPH_INPUT, _GRAPH_OUTPUT = 5, 11, 12
-_VALUE_INFO_NAME, _TENSOR_NAME, _TENSOR_SIZES = 1, 8, 1
+_GRAPH_CONSTANT, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 5, 11, 12, 15
+_SPARSE_VALUES, _SPARSE_SIZES = 1, 3
+_VALUE_INFO_NAME, _TENSOR_NAME, _TENSOR_SIZES, _TENSOR_TYPE = 1, 8, 1, 2
 # ValueInfo.type -> Type.tensor_type -> Tensor.shape -> Shape.dim
 _PATH_TO_DIMENSION: Final = (2, 1, 2, 1)
 _PATH_TO_ELEMENT_TYPE: Final = (2, 1, 1)
+_PATH_TO_SHAPE: Final = (2, 1, 2)
 _DIMENSION_SIZE, _DIMENSION_NAME = 1, 2
 # TensorProto.DataType
 _DATATYPE_OF: Final[Mapping[int, Datatype]] = {
     1: "FP32",
     2: "UINT8",
     3: "INT8",
+    4: "UINT16",
+    5: "INT16",
     6: "INT32",
     7: "INT64",
     9: "BOOL",
     10: "FP16",
     11: "FP64",
+    12: "UINT32",
+    13: "UINT64",
 }
+_UNSUPPORTED_TYPES: Final[Mapping[int, str]] = {
+    0: "a sequence, a map or another type that is no tensor",
+    8: "STRING",
+    14: "COMPLEX64",
+    15: "COMPLEX128",
+    16: "BFLOAT16",
+}
+_LONGEST_NAME: Final = 256  # of `TensorSpec`
+_FLOATS: Final[Mapping[int, str]] = {10: "float16", 16: "bfloat16", 1: "float32", 11: "float64"}
 _ATTRIBUTE_NAME, _ATTRIBUTE_INTEGER = 1, 3
 
 _GATHERS: Final = frozenset({"Gather", "GatherElements", "GatherND"})
@@ -113,6 +135,11 @@ class OnnxSummary:
         output_dimensions: of each output of the main graph, by name.
         constants: sizes of each initializer of the main graph, by name.
         element_types: of each input and output of the main graph, by name: a number of the format.
+        weight_types: of the initializers of two dimensions and more: numbers of the format.
+        unranked: names of the inputs and outputs of the main graph that say nothing of their shape.
+        opsets: version of each set of operators, by its domain; ``""`` is ONNX's own.
+        domains: of all operators in use, by name of the operator.
+        function_domains: of the functions that the model brings.
     """
 
     operators: frozenset[str]
@@ -121,6 +148,11 @@ class OnnxSummary:
     output_dimensions: Mapping[str, tuple[Dimension, ...]]
     constants: Mapping[str, tuple[int, ...]]
     element_types: Mapping[str, int]
+    weight_types: frozenset[int]
+    unranked: frozenset[str]
+    opsets: Mapping[str, int]
+    domains: Mapping[str, frozenset[str]]
+    function_domains: frozenset[str]
 
     @property
     def input_tensors(self) -> tuple[TensorSpec, ...]:
@@ -140,9 +172,15 @@ class OnnxSummary:
         number = self.element_types.get(name, 0)
         if number not in _DATATYPE_OF:
             raise UnsupportedError(
-                f"expected a tensor of type {', '.join(_DATATYPE_OF.values())}, received the type {number} "
-                "of ONNX",
+                f"expected a tensor of type {', '.join(_DATATYPE_OF.values())}, received "
+                f"{_UNSUPPORTED_TYPES.get(number, f'the type {number} of ONNX')}",
                 where=f"tensor `{name}`",
+            )
+        if not 1 <= len(name) <= _LONGEST_NAME:
+            raise UnsupportedError(
+                f"expected a name of 1 to {_LONGEST_NAME} characters for each input and output, received "
+                f"{len(name)}",
+                where=f"tensor {name[:40]!r}",
             )
         shape = tuple(size if isinstance(size, int) else -1 for size in sizes)
         return TensorSpec(name=name, datatype=_DATATYPE_OF[number], shape=shape)
@@ -154,10 +192,17 @@ class OnnxSummary:
 
     @property
     def precision(self) -> str:
-        """``int8_dynamic``, ``int8_static`` or ``float32``: the precision of its matrix products."""
+        """The precision of its matrix products, from its operators and the types of its weights.
+
+        ``int8_dynamic``, ``int8_static``, ``float16``, ``bfloat16``, ``float32`` or ``float64``; the least
+        precise where there are several.
+        """
         if self.operators & _DYNAMIC_INT8:
             return "int8_dynamic"
-        return "int8_static" if self.operators & _STATIC_INT8 else "float32"
+        if self.operators & _STATIC_INT8:
+            return "int8_static"
+        found = [name for number, name in _FLOATS.items() if number in self.weight_types]
+        return found[0] if found else "float32"
 
     @property
     def index_inputs(self) -> Mapping[str, tuple[IndexBound, ...]]:
@@ -198,41 +243,54 @@ def inspect_onnx(model: bytes, where: str) -> OnnxSummary:
         where: the file, named in messages.
 
     Raises:
-        FormatError: when a tensor's data lies in another file, or the bytes are no ONNX model.
+        FormatError: when a tensor's data lies in another file, a node makes a huge tensor of constant sizes
+            or reads what is computed later, or the bytes are no ONNX model.
     """
     inspection = _Inspection(model, where)
-    if _MODEL_GRAPH not in inspection.walk(0, len(model), "Model", 0):
+    if MODEL_GRAPH not in inspection.walk(0, len(model), "Model", 0):
         raise FormatError("expected an ONNX model, received bytes without a graph", where=where)
+    check_order(model, where)
+    refuse_huge_tensors(model, where)
     return OnnxSummary(
         frozenset(inspection.operators),
         tuple(inspection.nodes),
-        inspection.inputs,
+        # Before version 4 of the format, each constant was an input as well.
+        {name: sizes for name, sizes in inspection.inputs.items() if name not in inspection.constants},
         inspection.outputs,
         inspection.constants,
         inspection.element_types,
+        frozenset(inspection.weight_types),
+        frozenset(inspection.unranked),
+        inspection.opsets,
+        {operator: frozenset(domains) for operator, domains in inspection.domains.items()},
+        frozenset(inspection.function_domains),
     )
 
 
-class _Inspection:
+class _Inspection(WireReader):
     """One pass over the protobuf wire format of a model."""
 
     def __init__(self, model: bytes, where: str) -> None:
-        self._data = memoryview(model)
-        self._where = where
+        super().__init__(model, where)
         self.operators: set[str] = set()
         self.nodes: list[OnnxNode] = []
         self.inputs: dict[str, tuple[Dimension, ...]] = {}
         self.outputs: dict[str, tuple[Dimension, ...]] = {}
         self.constants: dict[str, tuple[int, ...]] = {}
         self.element_types: dict[str, int] = {}
+        self.weight_types: set[int] = set()
+        self.unranked: set[str] = set()
+        self.opsets: dict[str, int] = {}
+        self.domains: dict[str, set[str]] = {}
+        self.function_domains: set[str] = set()
 
     def walk(self, start: int, stop: int, message: str, depth: int) -> dict[int, list[str]]:
         """Visit one message in ``data[start:stop]``; return its fields, with the text of a node's."""
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise FormatError(
-                f"expected at most {_MAX_DEPTH} nested messages, received more", where=self._where
+                f"expected at most {MAX_DEPTH} nested messages, received more", where=self._where
             )
-        children = _CHILDREN[message]
+        children = CHILDREN[message]
         fields: dict[int, list[str]] = {}
         for field, wire_type, value, body, end in self._fields(start, stop):
             texts = fields.setdefault(field, [])
@@ -240,8 +298,12 @@ class _Inspection:
                 self._refuse_external(field, value)
             elif wire_type == 2 and field in children:
                 self.walk(body, end, children[field], depth + 1)
-            elif wire_type == 2 and message in {"Node", "FunctionNode"}:
+            elif wire_type == 2 and message in {"Node", "FunctionNode"} and field in _NODE_TEXTS:
                 texts.append(self._text(body, end))
+            elif wire_type == 2 and (message, field) == ("Function", _FUNCTION_DOMAIN):
+                self.function_domains.add(self._text(body, end))
+            elif wire_type == 2 and (message, field) == ("Model", _MODEL_OPSET):
+                self._add_opset(body, end)
             # Model -> Graph is depth 1: the main graph.
             if wire_type == 2 and message == "Graph" and depth == 1:
                 self._add_tensor(field, body, end)
@@ -250,8 +312,9 @@ class _Inspection:
         return fields
 
     def _add_node(self, fields: dict[int, list[str]], start: int, stop: int, *, main: bool) -> None:
-        operator = "".join(fields.get(_NODE_OPERATOR, [])[-1:])
+        operator, domain = ("".join(fields.get(field, [])[-1:]) for field in (_NODE_OPERATOR, _NODE_DOMAIN))
         self.operators.add(operator)
+        self.domains.setdefault(operator, set()).add(domain)
         if main:
             inputs, outputs = (tuple(fields.get(field, [])) for field in (_NODE_INPUT, _NODE_OUTPUT))
             self.nodes.append(OnnxNode(operator, inputs, outputs, self._axis(start, stop)))
@@ -274,10 +337,38 @@ class _Inspection:
         if field in {_GRAPH_INPUT, _GRAPH_OUTPUT}:
             sizes = self.inputs if field == _GRAPH_INPUT else self.outputs
             name = self._name(start, stop, _VALUE_INFO_NAME)
+            if name in sizes:
+                raise FormatError(
+                    f"expected inputs and outputs of different names, received `{name:.100}` twice",
+                    where=self._where,
+                )
             sizes[name] = tuple(self._dimensions(start, stop))
             self.element_types[name] = self._element_type(start, stop)
+            if not self._has_shape(start, stop):
+                self.unranked.add(name)
         elif field == _GRAPH_CONSTANT:
-            self.constants[self._name(start, stop, _TENSOR_NAME)] = tuple(self._sizes(start, stop))
+            shape = tuple(self._sizes(start, stop))
+            self.constants[self._name(start, stop, _TENSOR_NAME)] = shape
+            if len(shape) >= 2:
+                self.weight_types |= {
+                    value
+                    for number, wire_type, value, _, _ in self._fields(start, stop)
+                    if (number, wire_type) == (_TENSOR_TYPE, 0)
+                }
+        elif field == _GRAPH_SPARSE:
+            for number, wire_type, _, body, end in self._fields(start, stop):
+                if (number, wire_type) == (_SPARSE_VALUES, 2):
+                    name = self._name(body, end, _TENSOR_NAME)
+                    self.constants[name] = tuple(self._sizes(start, stop, _SPARSE_SIZES))
+
+    def _add_opset(self, start: int, stop: int) -> None:
+        domain, version = "", 0
+        for field, wire_type, value, body, end in self._fields(start, stop):
+            if (field, wire_type) == (_OPSET_DOMAIN, 2):
+                domain = self._text(body, end)
+            elif (field, wire_type) == (_OPSET_VERSION, 0):
+                version = value
+        self.opsets["" if domain == "ai.onnx" else domain] = version
 
     def _name(self, start: int, stop: int, number: int) -> str:
         names = [
@@ -302,6 +393,13 @@ class _Inspection:
                     size = self._text(text, text_end)
             yield size
 
+    def _has_shape(self, start: int, stop: int, level: int = 0) -> bool:
+        return any(
+            level == len(_PATH_TO_SHAPE) - 1 or self._has_shape(body, end, level + 1)
+            for field, wire_type, _, body, end in self._fields(start, stop)
+            if field == _PATH_TO_SHAPE[level] and wire_type == 2
+        )
+
     def _element_type(self, start: int, stop: int, level: int = 0) -> int:
         found = 0
         for field, wire_type, value, body, end in self._fields(start, stop):
@@ -312,23 +410,15 @@ class _Inspection:
                     found = value
         return found
 
-    def _sizes(self, start: int, stop: int) -> Iterator[int]:
+    def _sizes(self, start: int, stop: int, number: int = _TENSOR_SIZES) -> Iterator[int]:
         for field, wire_type, value, body, end in self._fields(start, stop):
-            if field == _TENSOR_SIZES and wire_type == 0:
+            if field == number and wire_type == 0:
                 yield value
-            elif field == _TENSOR_SIZES and wire_type == 2:
+            elif field == number and wire_type == 2:
                 position = body
                 while position < end:
                     size, position = self._varint(position, end)
                     yield size
-
-    def _text(self, start: int, stop: int) -> str:
-        return bytes(self._data[start:stop]).decode("utf-8", "replace")
-
-    def _fields(self, start: int, stop: int) -> Iterator[tuple[int, int, int, int, int]]:
-        while start < stop:
-            field, wire_type, value, body, start = self._field(start, stop)
-            yield field, wire_type, value, body, start
 
     def _refuse_external(self, field: int, value: int) -> None:
         if field == _TENSOR_EXTERNAL_DATA or (field == _TENSOR_DATA_LOCATION and value):
@@ -337,38 +427,3 @@ class _Inspection:
                 where=self._where,
                 hint="save the model with its data inside (onnx.save without save_as_external_data)",
             )
-
-    def _field(self, position: int, stop: int) -> tuple[int, int, int, int, int]:
-        """Read one field: its number, wire type, value when it is a varint, start of its body, end."""
-        key, body = self._varint(position, stop)
-        field, wire_type, value = key >> 3, key & 7, 0
-        if wire_type == 0:
-            value, end = self._varint(body, stop)
-        elif wire_type == 2:
-            length, body = self._varint(body, stop)
-            end = body + length
-        elif wire_type in {1, 5}:
-            end = body + (8 if wire_type == 1 else 4)
-        else:
-            raise FormatError(
-                f"expected an ONNX model, received the protobuf wire type {wire_type}", where=self._where
-            )
-        if end > stop or key >> 32:
-            raise FormatError(
-                "expected a whole ONNX model, received a truncated or damaged one", where=self._where
-            )
-        return field, wire_type, value, body, end
-
-    def _varint(self, position: int, stop: int) -> tuple[int, int]:
-        value = 0
-        for shift in range(0, 70, 7):
-            if position >= stop:
-                break
-            byte = self._data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, position
-        raise FormatError(
-            "expected a whole ONNX model, received a truncated or damaged one", where=self._where
-        )

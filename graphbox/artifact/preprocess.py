@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from graphbox.artifact.fields_form import FieldsForm
 from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
+from graphbox.artifact.tensors_form import TensorsForm
 from graphbox.artifact.triples_form import TriplesForm
 from graphbox.errors import FormatError
 
@@ -16,11 +17,14 @@ __all__ = [
     "FieldsForm",
     "LayerSpec",
     "LookupForm",
+    "NodeFeature",
     "PaddedBlockForm",
     "Preprocess",
     "RelationGroup",
     "RowsSpec",
+    "TensorsForm",
     "TriplesForm",
+    "UnseenInputs",
     "read_preprocess",
 ]
 
@@ -66,19 +70,25 @@ class RelationGroup(Record):
         counts: a ``uint16 [nodes of target, R]`` array: the lengths of the lists.
         neighbors: an ``int32 [sum of counts]`` array of source node indices.
         normalization: the weight of each of a list's ``n`` neighbours: ``mean`` 1 / n, ``square_root``
-            1 / sqrt(n), ``table`` the value in ``weights``.
+            1 / sqrt(n), ``table`` the value in ``weights``; ``none``: the model reads no weights.
         weights: a ``float32 [sum of counts]`` array, for the normalization ``table``.
         neighbors_input: ONNX input ``INT64 [n, R, F]``: positions in the source's frontier, 0 = absent.
-        weights_input: ONNX input ``FP32 [n, R, F]``, 0 where absent.
+        weights_input: ONNX input ``FP32 [n, R, F]``, 0 where absent; None with the normalization ``none``.
+        source_scales: of weights that degrees normalize, a ``float32 [nodes of source, R]`` array: 1 / sqrt
+            of what the edges that leave a node weigh together. An edge of weight w to a node that was never
+            seen, whose edges weigh d together, counts w * scale / sqrt(d).
+        self_loops: whether a node is its own neighbour, with the weight 1 / d, and d counts 1 for it.
     """
 
     edge_types: tuple[tuple[str, str, str], ...] = Field(min_length=1)
     counts: RelativePath
     neighbors: RelativePath
-    normalization: Literal["mean", "square_root", "table"] = "mean"
+    normalization: Literal["mean", "square_root", "table", "none"] = "mean"
     weights: RelativePath | None = None
     neighbors_input: str
-    weights_input: str
+    weights_input: str | None = None
+    source_scales: RelativePath | None = None
+    self_loops: bool = False
 
     @property
     def source(self) -> str:
@@ -96,6 +106,8 @@ class RelationGroup(Record):
             raise ValueError("all edge types of a group have the same source and the same target")
         if (self.weights is None) == (self.normalization == "table"):
             raise ValueError("`weights` are given with the normalization `table`, and only then")
+        if (self.weights_input is None) != (self.normalization == "none"):
+            raise ValueError("`weights_input` is left out with the normalization `none`, and only then")
         return self
 
 
@@ -112,6 +124,47 @@ class LayerSpec(Record):
     self_inputs: dict[str, str] = Field(default_factory=dict)
 
 
+class NodeFeature(Record):
+    """What a feature adds to the row of a node that was never seen.
+
+    Attributes:
+        name: of the feature.
+        kind: how its values are read, as in a graph.
+        dim: length of a vector, else null.
+        weights: a ``float32 [k, dim of a row]`` array. Of a category row 1 + its code, row 0 where it is
+            missing or unknown; of a number, integer or boolean the one row, times sign(x) log(1 + abs(x))
+            less ``mean`` over ``deviation``; of a vector the sum of the rows by its values; of slots the mean
+            of the rows of the known ones.
+        categories: names of the categories, by code.
+        mean: of numbers.
+        deviation: of numbers.
+        values: of slots an ``int64 [k]`` array of the values that are known, ascending.
+    """
+
+    name: str = Field(min_length=1)
+    kind: Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
+    dim: Annotated[int, Field(ge=1)] | None = None
+    weights: RelativePath
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    deviation: Annotated[float, Field(gt=0)] = 1.0
+    values: RelativePath | None = None
+
+
+class UnseenInputs(Record):
+    """What goes into the first layer for a node that was never seen: a bias, and what its features add.
+
+    Attributes:
+        bias: a ``float32 [dim of a row]`` array.
+        features: those that are read.
+        relu: whether negative values become 0 then.
+    """
+
+    bias: RelativePath
+    features: tuple[NodeFeature, ...]
+    relu: bool = False
+
+
 class PaddedBlockForm(Record):
     """Message passing as padded neighbour tables: Gather and MatMul, no scatter.
 
@@ -120,21 +173,40 @@ class PaddedBlockForm(Record):
     reads: the neighbours, and for ``self_inputs`` the frontier itself. Rows are read for the frontier
     below the first layer.
 
+    The first ONNX output is the embedding. With ``classes`` the second is their probabilities,
+    ``FP32 [n, classes]``.
+
     Attributes:
         node_type: of the queries.
         rows: by node type.
         layers: first applied first.
+        classes: names of the classes, of a model that classifies nodes.
+        unseen: how a node of ``node_type`` enters that was never seen; None: only those of ``rows`` do.
     """
 
     form: Literal["padded_block"] = "padded_block"
     node_type: str
     rows: dict[str, RowsSpec]
     layers: tuple[LayerSpec, ...] = Field(min_length=1)
+    classes: tuple[str, ...] = ()
+    unseen: UnseenInputs | None = None
 
     @property
     def query_types(self) -> tuple[str, ...]:
         """The node types whose ids can be asked for."""
         return (self.node_type,)
+
+    @property
+    def row_counts(self) -> dict[str, str]:
+        """For each ONNX input of positions the input with as many rows as they may select from."""
+        below = {node_type: rows.input for node_type, rows in self.rows.items()}
+        found: dict[str, str] = {}
+        for layer in self.layers:
+            selected = [(group.source, group.neighbors_input) for group in layer.groups]
+            selected += list(layer.self_inputs.items())
+            found.update((name, below[node_type]) for node_type, name in selected if node_type in below)
+            below = {group.target: group.neighbors_input for group in layer.groups} | layer.self_inputs
+        return found
 
     @property
     def onnx_inputs(self) -> set[str]:
@@ -143,11 +215,13 @@ class PaddedBlockForm(Record):
         for layer in self.layers:
             fed.update(layer.self_inputs.values())
             for group in layer.groups:
-                fed.update((group.neighbors_input, group.weights_input))
+                fed.add(group.neighbors_input)
+                if group.weights_input is not None:
+                    fed.add(group.weights_input)
         return fed
 
 
-Preprocess = LookupForm | PaddedBlockForm | FieldsForm | TriplesForm
+Preprocess = LookupForm | PaddedBlockForm | FieldsForm | TriplesForm | TensorsForm
 _ADAPTER: TypeAdapter[Preprocess] = TypeAdapter(Annotated[Preprocess, Field(discriminator="form")])
 
 

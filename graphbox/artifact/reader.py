@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from graphbox.artifact.arrays import private_array
 from graphbox.artifact.ids import Id, Ids
+from graphbox.artifact.links import COLUMNS as LINK_COLUMNS
 from graphbox.artifact.links import Links, links_table
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
 from graphbox.artifact.onnx_inspection import inspect_onnx
@@ -27,14 +29,17 @@ from graphbox.artifact.preprocess import (
     PaddedBlockForm,
     Preprocess,
     RelationGroup,
+    TensorsForm,
     TriplesForm,
     read_preprocess,
 )
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, RowTable
 from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
-_MAX_MANIFEST_BYTES = 64 << 20
+_MAX_JSON_BYTES = 64 << 20
+_MAX_ONNX_BYTES = (1 << 31) - 1  # a protobuf message is never larger
 _HASH_BLOCK_BYTES = 1 << 20
+_ROWS_PER_BYTE, _ROWS_OF_ANY_FILE = 16, 1 << 24  # of Parquet: equal rows take next to no bytes, but memory
 _DAMAGED_HINT = "the version is damaged: remove it and export or compress it again"
 
 
@@ -88,15 +93,16 @@ class Artifact:
         """
         folder = Path(path)
         try:
-            manifest_bytes = _regular_file(folder, MANIFEST_FILE, _MAX_MANIFEST_BYTES).read_bytes()
+            manifest_bytes = _regular_file(folder, MANIFEST_FILE, _MAX_JSON_BYTES).read_bytes()
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"expected a model version (a folder with {MANIFEST_FILE}), found none", where=str(folder)
             ) from error
         manifest = read_manifest(manifest_bytes, folder / MANIFEST_FILE)
+        limits = _size_limits(manifest)
         for name, record in manifest.files.items():
             try:
-                file = _regular_file(folder, name)
+                file = _regular_file(folder, name, limits.get(name))
             except FileNotFoundError as error:
                 raise FormatError(
                     "expected a file of the model here, found none",
@@ -173,6 +179,20 @@ class Artifact:
         weights = None if group.weights is None else self._array(group.weights, "<f4", neighbors.shape)
         return NeighborLists(start[:-1].reshape(counts.shape), counts, neighbors, weights)
 
+    def array(self, name: str, dtype: str) -> npt.NDArray[Any]:
+        """Return an array that ``preprocess.json`` names, of a type like ``<f4`` and any shape.
+
+        Raises:
+            FormatError: it is not listed, or of another type.
+        """
+        file = self._file(name)
+        found = private_array(file)
+        if found.dtype.str != dtype:
+            raise FormatError(
+                f"expected an array of type {dtype}, received {found.dtype.str}", where=str(file)
+            )
+        return found
+
     def onnx_bytes(self) -> bytes:
         """Return the content of the ONNX file.
 
@@ -196,7 +216,9 @@ class Artifact:
             empty = np.empty(0, np.int64)
             return Links(links_table(empty, empty, empty.astype(bool), ("", "", "")))
         file = self._file(self.manifest.links)
-        return Links(_read_parquet(file), str(file))
+        links = Links(_read_parquet(file, LINK_COLUMNS), str(file))
+        links.check_nodes({spec.node_type: spec.rows for spec in self.manifest.tables.values()})
+        return links
 
     def example_inputs(self) -> list[dict[str, Any]]:
         """Return the inputs of the example request; [] without one.
@@ -209,8 +231,10 @@ class Artifact:
         file = self._file(self.manifest.example_request)
         try:
             inputs: list[dict[str, Any]] = json.loads(file.read_bytes())["inputs"]
-            is_sound = bool(inputs) and all({"name", "data"} <= tensor.keys() for tensor in inputs)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            is_sound = bool(inputs) and all(
+                isinstance(tensor["name"], str) and "data" in tensor for tensor in inputs
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             is_sound = False
         if not is_sound:
             raise FormatError("expected a request with inputs, each with a name and data", where=str(file))
@@ -223,7 +247,7 @@ class Artifact:
             FormatError: the file is no request for ids.
         """
         inputs = self.example_inputs()
-        if not inputs or isinstance(self.preprocess, FieldsForm):
+        if not inputs or isinstance(self.preprocess, FieldsForm | TensorsForm):
             return []
         file = self.manifest.example_request
         ids = inputs[0]["data"]
@@ -239,10 +263,6 @@ class Artifact:
     def _open_table(self, name: str, spec: TableSpec) -> RowTable:
         folder = f"tables/{name}"
         ids = self._read_ids(spec)
-        if len(ids) != spec.rows:
-            raise FormatError(
-                f"expected {spec.rows} ids, received {len(ids)}", where=str(self.path / spec.ids)
-            )
         shape = (spec.rows, spec.dim)
         if spec.codec == "int8_rowwise":
             scale_bias = self._array(f"{folder}/{SCALE_BIAS_FILE}", "<f2", (spec.rows, 2))
@@ -253,13 +273,12 @@ class Artifact:
     def _read_ids(self, spec: TableSpec) -> Ids:
         if spec.ids not in self._ids:
             file = self._file(spec.ids)
-            table = _read_parquet(file)
-            if table.column_names != ["id"]:
-                raise FormatError(
-                    f"expected the one column `id`, received {table.column_names}", where=str(file)
-                )
+            table = _read_parquet(file, ["id"], spec.rows)
             self._ids[spec.ids] = Ids(table.column("id"), spec.node_type, str(file))
-        return self._ids[spec.ids]
+        ids = self._ids[spec.ids]
+        if len(ids) != spec.rows:
+            raise _wrong_count(self.path / spec.ids, spec.rows, len(ids))
+        return ids
 
     def _array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
         file = self._file(name)
@@ -286,6 +305,12 @@ def sha256_of(file: Path) -> str:
     return digest.hexdigest()
 
 
+def _size_limits(manifest: Manifest) -> dict[str, int]:
+    """Return the largest sizes of files that are read as a whole."""
+    limits = dict.fromkeys((manifest.preprocess, manifest.example_request or ""), _MAX_JSON_BYTES)
+    return limits if manifest.onnx is None else {**limits, manifest.onnx.path: _MAX_ONNX_BYTES}
+
+
 def _regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path:
     """Return the path of a file inside ``folder`` after checking that no link leads to it."""
     path = folder
@@ -304,13 +329,39 @@ def _regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path
     return path
 
 
-def _read_parquet(file: Path) -> pa.Table:
+def _read_parquet(file: Path, columns: Sequence[str], rows: int | None = None) -> pa.Table:
+    """Read a table of columns that are not nested; names of types stay dictionaries, as they repeat.
+
+    Args:
+        file: its path.
+        columns: that it has to have.
+        rows: that it has to have; None: any number that its size allows.
+    """
+    most = _ROWS_PER_BYTE * file.stat().st_size + _ROWS_OF_ANY_FILE
     try:
-        return pq.read_table(file, partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
+        found = pq.read_metadata(file)
+        names = [found.schema.column(number).path for number in range(found.num_columns)]
+        if names != list(columns):
+            raise FormatError(f"expected the columns {list(columns)}, received {names}", where=str(file))
+        if rows not in {None, found.num_rows}:
+            raise _wrong_count(file, rows, found.num_rows)
+        if found.num_rows > most:
+            raise FormatError(
+                f"expected at most {most} rows in a file of this size, received {found.num_rows}",
+                where=str(file),
+            )
+        repeated = [name for name in columns if name in LINK_COLUMNS[:3]]
+        table = pq.read_table(file, partitioning=None, read_dictionary=repeated)
+        table.validate(full=True)  # text that is no UTF-8, among others
+        return table
+    except (pa.ArrowException, OSError) as error:
         raise FormatError(
             f"expected a Parquet file, could not read one ({error})", where=str(file)
         ) from error
+
+
+def _wrong_count(file: Path, expected: int | None, received: int) -> FormatError:
+    return FormatError(f"expected {expected} ids, received {received}", where=str(file))
 
 
 _FORMS: dict[str, type[Preprocess]] = {
@@ -318,6 +369,7 @@ _FORMS: dict[str, type[Preprocess]] = {
     "embedding": LookupForm,
     "click": FieldsForm,
     "knowledge_graph": TriplesForm,
+    "tensors": TensorsForm,
 }
 
 
@@ -330,6 +382,9 @@ def _check_references(artifact: Artifact) -> None:
         raise FormatError(
             f"expected the parts of a model of kind {manifest.kind}, received others", where=where
         )
+    if isinstance(preprocess, TensorsForm):
+        _check_bare(artifact)
+        return
     if not isinstance(preprocess, LookupForm):
         _check_inputs(manifest, preprocess.onnx_inputs, where)
     for name in [*_tables_of(preprocess), *(target.table for target in manifest.targets.values())]:
@@ -350,7 +405,19 @@ def _check_references(artifact: Artifact) -> None:
             )
 
 
-def _tables_of(form: Preprocess) -> list[str]:
+def _check_bare(artifact: Artifact) -> None:
+    """Check that a model of bare tensors has the inputs and outputs of its ONNX file, and nothing else."""
+    manifest = artifact.manifest
+    onnx = manifest.onnx
+    served = (manifest.inputs, manifest.outputs)
+    if onnx is None or served != (onnx.inputs, onnx.outputs) or manifest.tables or manifest.targets:
+        raise FormatError(
+            "expected the inputs and outputs of the ONNX file and no tables, received others",
+            where=str(artifact.path / MANIFEST_FILE),
+        )
+
+
+def _tables_of(form: LookupForm | PaddedBlockForm | FieldsForm | TriplesForm) -> list[str]:
     match form:
         case PaddedBlockForm():
             return [name for rows in form.rows.values() for name in rows.tables]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from graphbox.artifact.arrays import write_array
+from graphbox.artifact.arrays import write_array, write_row_blocks
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import (
@@ -38,7 +39,7 @@ from graphbox.artifact.manifest import (
     is_plain_name,
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
-from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
+from graphbox.artifact.preprocess import FieldsForm, PaddedBlockForm, Preprocess, TensorsForm, TriplesForm
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
 from graphbox.durable import NO_ROOM, flush_to_disk
@@ -54,13 +55,14 @@ LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
 _EXAMPLE_IDS = 2
 _LONGEST_INDENTED = 10_000
+_PARTIAL = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*\.partial-[0-9a-f]{16}")
 
 
 class ArtifactWriter:
     """Builds a model version in a hidden folder beside ``path``; `commit` moves it into place.
 
     Use it as a context manager: what was not committed is removed at its end, and what a killed
-    process left behind is removed by the next writer for the same ``path``.
+    process left behind is removed by the next writer in the same folder.
 
     Args:
         path: the folder to make; it must not exist.
@@ -86,7 +88,7 @@ class ArtifactWriter:
     def __enter__(self) -> Self:
         self._refuse_existing()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(self.path)
+        _remove_abandoned(self.path.parent)
         self._partial, self._lock = _make_partial(self.path)
         return self
 
@@ -137,6 +139,34 @@ class ArtifactWriter:
             )
         self._add_table_spec(name, node_type, codec, rows.shape)
         self.add_array(f"tables/{name}/{ROWS_FILE}", rows)
+
+    def add_streamed_table(
+        self,
+        name: str,
+        node_type: str,
+        blocks: Iterable[npt.NDArray[Any]],
+        ids: Callable[[], pa.Array],
+    ) -> tuple[int, int]:
+        """Write a table and its ids as they are read: a block of rows at a time is in memory.
+
+        Args:
+            name: of the table.
+            node_type: whose ids were not added yet.
+            blocks: float32 or float16 [n, dim] each, finite.
+            ids: called after the last block; the ids of all rows.
+
+        Returns:
+            Rows and length of a row.
+
+        Raises:
+            DataError: there is no row, or another number of rows than of ids.
+            FormatError: on duplicates or nulls among the ids.
+        """
+        with self._place(f"tables/{name}/{ROWS_FILE}").open("wb") as stream:
+            shape, dtype = write_row_blocks(stream, blocks)
+        self.add_ids(node_type, ids())
+        self._add_table_spec(name, node_type, "float16" if dtype == np.float16 else "float32", shape)
+        return shape
 
     def add_int8_table(
         self, name: str, node_type: str, codes: npt.NDArray[np.uint8], scale_bias: npt.NDArray[np.float16]
@@ -340,7 +370,11 @@ class ArtifactWriter:
             relation = TensorSpec(name="relation", datatype="BYTES", shape=(-1,))
             answer = TensorSpec(name="answer", datatype=datatype, shape=(-1, -1))
             return (ids, relation), (answer, TensorSpec(name="score", datatype="FP32", shape=(-1, -1)))
-        return (ids,), (TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim)),)
+        embedding = TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim))
+        if isinstance(form, PaddedBlockForm) and form.classes:
+            probability = TensorSpec(name="probability", datatype="FP32", shape=(-1, len(form.classes)))
+            return (ids,), (embedding, probability)
+        return (ids,), (embedding,)
 
     def _ids_example(self, tensor: TensorSpec) -> dict[str, Any]:
         """Return the input of an example request for ids."""
@@ -463,12 +497,14 @@ def _make_partial(path: Path) -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove hidden folders for ``path`` whose writer no longer lives."""
-    for partial in path.parent.glob(f".{path.name}.partial-*"):
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the hidden folders in a folder of versions whose writer no longer lives."""
+    for partial in folder.iterdir():
+        if not _PARTIAL.fullmatch(partial.name):
+            continue
         try:
             descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

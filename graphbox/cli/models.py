@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +17,15 @@ from graphbox.cli.text import age, byte_size, metric, table
 if TYPE_CHECKING:
     from graphbox.workspace import ModelRecord
 
-group = typer.Typer(help="List, show, promote or remove models.")
+group = typer.Typer(help="List, show, add, promote or remove models.")
+
+
+class NeighborScore(StrEnum):
+    """Scores by which neighbours of an embedding are ranked."""
+
+    COSINE = "cosine"
+    DOT = "dot"
+
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
 VersionOption = Annotated[int | None, typer.Option("--version", help="Version; without it, the active one.")]
@@ -105,6 +116,107 @@ def show_model(session: Session, name: NameArgument, version: VersionOption = No
     session.answer({**_document(model), "comparison": comparison}, show)
 
 
+def add_model(
+    session: Session,
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(help="File to read, or a folder of part files.")],
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="onnx, npy, npz, parquet, safetensors, word2vec, word2vec_binary, pglbox. "
+            "(default: by the file's name)",
+        ),
+    ] = None,
+    example: Annotated[
+        Path | None,
+        typer.Option(help="ONNX: a KServe v2 request that the model accepts. (default: inputs are made up)"),
+    ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(help="Rows: text file with an id a line. (default: those of the file, or positions)"),
+    ] = None,
+    tensor: Annotated[
+        str | None, typer.Option(help="Rows: name of the tensor where a file has several.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(help="Parquet: column of the ids. (default: id)")] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Parquet: column of lists. (default: the only one, or a column a dimension)"),
+    ] = None,
+    node_type: Annotated[str, typer.Option("--type", help="Rows: node type of the ids.")] = "node",
+    score: Annotated[
+        NeighborScore, typer.Option(help="Rows: what neighbours are ranked by.")
+    ] = NeighborScore.COSINE,
+    target: Annotated[
+        str, typer.Option(help="ONNX: adapter to try the model on; see `graphbox targets`.")
+    ] = "auto",
+    promote: Annotated[
+        bool,
+        typer.Option("--promote", help="Make the version active. The first version of a name always is."),
+    ] = False,
+) -> None:
+    """Add a model that another program made: an ONNX file, or a table of embeddings.
+
+    The file becomes a new version, which is served like the models of a run. An ONNX file is run once before.
+    Files with pickles (.pt, .pkl) are refused.
+    """
+    from graphbox.model_import import EmbeddingOptions, format_of
+    from graphbox.model_import import add_model as write
+    from graphbox.pipeline.artifacts import register as register_version
+
+    found = format_of(file, file_format)
+    options = EmbeddingOptions(
+        node_type=node_type,
+        score="inner_product" if score is NeighborScore.DOT else "cosine",
+        ids=ids,
+        tensor=tensor,
+        id_column=id_column,
+        column=column,
+    )
+    with session.workspace(create=True) as workspace:
+        version, folder = workspace.new_model_path(name)
+        try:
+            artifact = write(
+                file, found, folder, name, version, target=target, example=example, embedding=options
+            )
+        except BaseException:
+            with suppress(OSError):  # other versions are there
+                folder.parent.rmdir()
+            raise
+        record = register_version(workspace, artifact, run_id=None, measured=None)
+        if promote and not record.active:
+            record = workspace.promote_model(name, version)
+        servers = workspace.running_servers()
+    manifest = artifact.manifest
+    document = {
+        **_document(record),
+        "format": found,
+        "inputs": [each.model_dump(mode="json") for each in manifest.inputs],
+        "outputs": [each.model_dump(mode="json") for each in manifest.outputs],
+        "rows": sum(spec.rows for spec in manifest.tables.values()),
+    }
+
+    def show(console: Any) -> None:
+        console.print(f"[bold]{name}[/] version {version}, {manifest.kind}, {byte_size(record.size_bytes)}")
+        for label, tensors in (("input", manifest.inputs), ("output", manifest.outputs)):
+            for spec in tensors:
+                sizes = ", ".join("any" if size < 0 else str(size) for size in spec.shape)
+                console.print(
+                    f"  {label:<7} {spec.name} {spec.datatype} [{sizes}]", markup=False, soft_wrap=True
+                )
+        for rows in manifest.tables.values():
+            console.print(f"  rows    {rows.rows:,} of {rows.dim}, {rows.codec}", markup=False)
+        if record.active:
+            print_servers(servers, console)
+        else:
+            console.print(
+                f"not active: `graphbox models promote {name} --version {version}` serves it", soft_wrap=True
+            )
+
+    session.answer(document, show)
+
+
 def promote_model(
     session: Session, name: NameArgument, version: Annotated[int, typer.Option("--version", help="Version.")]
 ) -> None:
@@ -185,6 +297,7 @@ def _latency(model: ModelRecord) -> str:
 
 command(group, "list", default=True)(list_models)
 command(group, "show")(show_model)
+command(group, "add")(add_model)
 command(group, "promote")(promote_model)
 command(group, "rm")(remove_model)
 

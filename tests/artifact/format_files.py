@@ -1,4 +1,4 @@
-"""Writes the models of clicks and of a knowledge graph under tests/formats/artifact-1, and what they answer.
+"""Writes models under tests/formats/artifact-1, and their answers: clicks, a knowledge graph, bare tensors.
 
 python -m tests.artifact.format_files
 """
@@ -12,10 +12,21 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphbox.deploy import DeployedClick, DeployedKnowledgeGraph, open_click, open_knowledge_graph
+from graphbox.deploy import (
+    DeployedClick,
+    DeployedKnowledgeGraph,
+    DeployedModel,
+    DeployedTensors,
+    open_click,
+    open_knowledge_graph,
+    open_model,
+)
+from graphbox.deploy.onnx_writer import Node, write_onnx
+from graphbox.model_import import add_model
 from graphbox.pipeline import run
 from graphbox.workspace import Workspace
 from tests.train.atlas import facts
@@ -74,7 +85,7 @@ def graph_answers(model: DeployedKnowledgeGraph, questions: list[dict[str, Any]]
 
 
 def write(folder: Path) -> dict[str, Any]:
-    """Write both models into ``folder`` and return what they answer, by path."""
+    """Write the models of clicks and of a knowledge graph; return what they answer, by path."""
     with tempfile.TemporaryDirectory() as made:
         tables = Path(made)
         log = pa.table({name: list(values) for name, values in log_table(200).items()})
@@ -106,7 +117,31 @@ def write(folder: Path) -> dict[str, Any]:
     return {"click/1": of_clicks, "knowledge_graph/1": of_graph}
 
 
+def write_tensors(folder: Path) -> dict[str, Any]:
+    """Write the model of bare tensors and return what it answers to its example, by path."""
+    shutil.rmtree(folder / "tensors", ignore_errors=True)
+    with tempfile.TemporaryDirectory() as made:
+        file = Path(made) / "model.onnx"
+        file.write_bytes(
+            write_onnx(
+                [Node("Gather", ["rows", "at"], ["own"]), Node("MatMul", ["own", "weights"], ["score"])],
+                {"rows": (np.float32, ["n", 3]), "at": (np.int64, ["batch"])},
+                {"score": (np.float32, ["batch", 2])},
+                {"weights": np.arange(6, dtype=np.float32).reshape(3, 2)},
+            )
+        )
+        add_model(file, "onnx", folder / "tensors" / "1", "tensors", 1)
+    with open_model(folder / "tensors" / "1") as model:
+        return {"tensors/1": {"digest": model.manifest.digest, "outputs": tensor_answers(model)}}
+
+
+def tensor_answers(model: DeployedModel) -> dict[str, Any]:
+    """Return the outputs for the example request."""
+    assert isinstance(model, DeployedTensors)
+    return {name: array.tolist() for name, array in model.run(model.example_feeds()).items()}
+
+
 if __name__ == "__main__":
     path = FOLDER / "expected.json"
-    expected = json.loads(path.read_text()) | write(FOLDER)
+    expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER)
     path.write_text(json.dumps(expected, indent=1) + "\n")

@@ -8,12 +8,14 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from graphbox.artifact.arrays import private_array, write_array
-from graphbox.errors import DoesNotFitError, FormatError
+from graphbox.artifact.arrays import private_array, write_array, write_row_blocks
+from graphbox.errors import DataError, DoesNotFitError, FormatError
 
 VALUES = np.random.default_rng(3).standard_normal((5000, 7)).astype(np.float32)
 
@@ -64,13 +66,39 @@ def test_damaged_files_are_refused(file: Path, limit: int, kept_bytes: int) -> N
 
 def test_pickles_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}], np.object_), allow_pickle=True)
-    with pytest.raises(FormatError, match="allow_pickle"):
+    with pytest.raises(FormatError, match="not that of a row-major array of numbers"):
         private_array(tmp_path / "objects.npy")
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 0])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 7), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (5001, 7), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4999, 7), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 7), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 7), }",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (5000, 7), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': " + "(" * 5000 + ")" * 5000 + ", }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (exit(), 7), }",
+        "{'descr': '<U1000000', 'fortran_order': False, 'shape': (5000, 7), }",
+        "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (5000, 7), }",
+        "{" * 3000,
+        "",
+    ],
+)
+def test_headers_that_lie_are_refused(file: Path, limit: int, header: str) -> None:
+    text = header.encode() + b"\n"
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + VALUES.tobytes())
+    with pytest.raises(FormatError, match="expected an array, could not read one"):
+        private_array(file, limit)
 
 
 PROGRAM = """
 import sys
 from pathlib import Path
+from typing import Any
 from graphbox.artifact.arrays import private_array
 from graphbox.errors import DoesNotFitError
 try:
@@ -124,3 +152,30 @@ def test_a_full_disk_has_its_number() -> None:
     with pytest.raises(OSError, match="No space left") as caught, Path("/dev/full").open("wb") as stream:
         write_array(stream, np.zeros((1000, 100), np.float32))
     assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<f2", ">f4"])
+def test_rows_are_written_as_they_come(tmp_path: Path, dtype: str) -> None:
+    rows = VALUES.astype(dtype)
+    with (tmp_path / "rows.npy").open("wb") as stream:
+        found = write_row_blocks(stream, (rows[start : start + 999] for start in range(0, len(rows), 999)))
+    assert found == (rows.shape, rows.dtype)
+    loaded = np.load(tmp_path / "rows.npy", allow_pickle=False)
+    np.testing.assert_array_equal(loaded, rows)
+    with (tmp_path / "whole.npy").open("wb") as stream:
+        write_array(stream, rows)
+    assert (tmp_path / "rows.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([], "at least one row, received none"),
+        ([VALUES[:0]], "at least one row, received none"),
+        ([VALUES, VALUES[:, :3]], "rows of 7 numbers of type float32, received 3"),
+        ([VALUES, VALUES.astype(np.float16)], "received 7 of type float16"),
+    ],
+)
+def test_blocks_that_differ_are_refused(tmp_path: Path, blocks: list[npt.NDArray[Any]], message: str) -> None:
+    with (tmp_path / "rows.npy").open("wb") as stream, pytest.raises(DataError, match=message):
+        write_row_blocks(stream, blocks)

@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from graphbox.artifact import Artifact, ArtifactWriter, LookupForm, Manifest, TargetSpec, check_name
+from graphbox.artifact.links import links_table
 from graphbox.artifact.manifest import read_manifest
+from graphbox.artifact.reader import sha256_of
 from graphbox.errors import ConflictError, DataError, FormatError, GateError, NotFoundError, UsageError
 from tests.artifact.sample_model import OUT, make_model, write_embedding, write_encoder
 
@@ -166,6 +170,68 @@ def test_pickled_arrays_are_refused(encoder: Artifact) -> None:
     np.save(encoder.path / "tables/tag/rows.npy", np.array([{}, {}], object), allow_pickle=True)
     with pytest.raises(FormatError, match="could not read one"):
         encoder.table("tag")
+
+
+def _sign(artifact: Artifact, name: str) -> None:
+    """Let the manifest have the size and the digest of a file as it is."""
+    file = artifact.path / name
+    record = {
+        "bytes": file.stat().st_size,
+        "sha256": sha256_of(file) if file.stat().st_size < 1 << 30 else "0" * 64,
+    }
+    files = {each: known.model_dump() for each, known in artifact.manifest.files.items()}
+    _rewrite_manifest(artifact, files=files | {name: record})
+
+
+@pytest.mark.parametrize("name", ["preprocess.json", "example_request.json", "model.onnx"])
+def test_huge_files_that_are_read_as_a_whole_are_refused(encoder: Artifact, name: str) -> None:
+    os.truncate(encoder.path / name, 1 << 42)
+    _sign(encoder, name)
+    with pytest.raises(FormatError, match=r"expected at most \d+ bytes, received 4398046511104"):
+        Artifact.open(encoder.path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000 + "]" * 100_000, '{"inputs": [{"name": ["id"], "data": []}]}']
+)
+def test_examples_that_are_no_requests_are_refused(encoder: Artifact, text: str) -> None:
+    (encoder.path / "example_request.json").write_text(text)
+    with pytest.raises(FormatError, match="expected a request with inputs"):
+        encoder.example_inputs()
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array(["a", "b"]), "expected 7 ids, received 2"),
+        (pa.array([["a"]] * 7), r"expected the columns \['id'\], received \['id.list.element'\]"),
+        (
+            pa.array([b"\xff"] + [b"%d" % number for number in range(6)]).view(pa.string()),
+            "could not read one",
+        ),
+        (pa.array(range(7), pa.decimal128(38)), "expected ids of type string or int64"),
+        (pa.array([None] * 7, pa.string()), "expected an id in every row"),
+    ],
+)
+def test_ids_of_other_types_are_refused(encoder: Artifact, column: pa.Array, message: str) -> None:
+    pq.write_table(pa.table({"id": column}), encoder.path / encoder.manifest.tables["tag"].ids)
+    with pytest.raises(FormatError, match=message):
+        encoder.ids("tag")
+
+
+def test_links_that_repeat_in_few_bytes_are_refused(encoder: Artifact) -> None:
+    zero = np.zeros(1_000_000, np.int64)
+    million = links_table(zero, zero, zero.astype(bool), ("package", "depends", "package"))
+    pq.write_table(pa.concat_tables([million] * 30), encoder.path / "links.parquet", compression="zstd")
+    with pytest.raises(FormatError, match="rows in a file of this size, received 30000000"):
+        _ = encoder.links
+
+
+def test_links_to_nodes_that_are_not_there_are_refused(encoder: Artifact) -> None:
+    ends = np.array([0]), np.array([40]), np.array([False])
+    pq.write_table(links_table(*ends, ("package", "depends", "package")), encoder.path / "links.parquet")
+    with pytest.raises(FormatError, match=r"expected node indices in \[0, 40\) in links `depends`"):
+        _ = encoder.links
 
 
 def test_unknown_tables_and_node_types_are_suggested(encoder: Artifact) -> None:

@@ -18,13 +18,14 @@ from graphbox.artifact import (
     PaddedBlockForm,
     RelationGroup,
     RowsSpec,
+    TensorsForm,
     TriplesForm,
 )
 from graphbox.artifact.links import COLUMNS
 from graphbox.artifact.manifest import _NAME
 from tests.artifact.sample_model import make_model, write_embedding, write_encoder
 
-VERSIONS = ("encoder/1", "encoder/2", "embedding/1", "click/1", "knowledge_graph/1")
+VERSIONS = ("encoder/1", "encoder/2", "embedding/1", "click/1", "knowledge_graph/1", "tensors/1")
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "artifact.md").read_text()
 
 
@@ -43,7 +44,7 @@ def test_every_key_of_the_manifest_is_described_in_its_order() -> None:
 def test_every_key_of_preprocess_is_described() -> None:
     text = _section("preprocess.json")
     forms = (LookupForm, PaddedBlockForm, RowsSpec, LayerSpec, RelationGroup)
-    for form in (*forms, FieldsForm, FieldSpec, FieldTable, TriplesForm):
+    for form in (*forms, FieldsForm, FieldSpec, FieldTable, TriplesForm, TensorsForm):
         for name in form.model_fields:
             assert f"`{name}`" in text or f'"{name}"' in text, name
 

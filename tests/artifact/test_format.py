@@ -11,8 +11,8 @@ import pytest
 
 from graphbox.artifact import Artifact
 from graphbox.artifact.manifest import Kind
-from graphbox.deploy import open_click, open_encoder, open_knowledge_graph
-from tests.artifact.format_files import click_answers, graph_answers
+from graphbox.deploy import open_click, open_encoder, open_knowledge_graph, open_model
+from tests.artifact.format_files import click_answers, graph_answers, tensor_answers
 
 FOLDER = Path(__file__).parents[1] / "formats" / "artifact-1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -46,6 +46,13 @@ def test_knowledge_graphs_of_version_1_still_give_the_same_answers() -> None:
         for (ids, scores), (known_ids, known_scores) in zip(found, expected["answers"], strict=True):
             assert ids == known_ids
             np.testing.assert_allclose(scores, known_scores, atol=1e-5)
+
+
+def test_bare_tensors_of_version_1_still_give_the_same_outputs() -> None:
+    expected = EXPECTED["tensors/1"]
+    with open_model(FOLDER / "tensors" / "1") as model:
+        assert (model.manifest.format_version, model.manifest.digest) == (1, expected["digest"])
+        np.testing.assert_allclose(tensor_answers(model)["score"], expected["outputs"]["score"], atol=1e-5)
 
 
 def test_all_codecs_and_kinds_are_covered() -> None:

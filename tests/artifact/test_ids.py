@@ -34,6 +34,13 @@ def test_integers_map_there_and_back(values: list[int]) -> None:
     assert [ids.from_text(str(value)) for value in values] == values
 
 
+@pytest.mark.parametrize("index", [-1, 6, 2**62])
+def test_indices_out_of_range_select_no_other_id(index: int) -> None:
+    with pytest.raises(InvalidRequestError, match=r"expected indices of a package in \[0, 6\)"):
+        STRINGS.take([0, index])
+    assert STRINGS.take([]) == []
+
+
 def test_repeats_and_none_are_fine() -> None:
     assert STRINGS.index(["curl", "nginx", "curl"]).tolist() == [2, 0, 2]
     assert STRINGS.index([]).tolist() == []

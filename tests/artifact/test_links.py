@@ -66,6 +66,32 @@ def test_other_columns_are_refused() -> None:
         Links(pa.table({"source": [1]}), "links.parquet")
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("source", pa.array([None], pa.int64()), "expected a value in every column"),
+        ("relation", pa.array([None], pa.string()), "expected a value in every column"),
+        ("target", pa.array([0.5]), "expected columns of types"),
+        ("source_type", pa.array([b"a"]), "expected columns of types"),
+        ("held_out", pa.array(["yes"]), "expected columns of types"),
+    ],
+)
+def test_other_types_are_refused(column: str, values: pa.Array, message: str) -> None:
+    table = links_table(np.array([0]), np.array([1]), np.array([False]), ("a", "r", "b"))
+    with pytest.raises(FormatError, match=message) as caught:
+        Links(table.set_column(table.column_names.index(column), column, values), "links.parquet")
+    assert caught.value.where == "links.parquet"
+
+
+def test_nodes_that_are_not_there_are_refused() -> None:
+    links = Links(links_table(np.array([3, 0]), np.array([1, 2]), np.array([False] * 2), ("a", "r", "b")))
+    links.check_nodes({"a": 4, "b": 3})
+    links.check_nodes({"c": 0})
+    for counts in ({"a": 3}, {"b": 2}):
+        with pytest.raises(FormatError, match="in links `r`"):
+            links.check_nodes(counts)
+
+
 def test_counts_are_those_of_a_plain_count() -> None:
     random = np.random.default_rng(1)
     edge_types = [("a", "likes", "a"), ("a", "has", "b")]

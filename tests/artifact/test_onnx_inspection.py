@@ -190,6 +190,25 @@ def test_what_protobuf_reads_as_external_is_never_accepted(data: st.DataObject) 
             inspect_onnx(bytes(content), "model.onnx")
 
 
+@pytest.mark.parametrize("part", ["input", "output"])
+def test_names_are_given_once(part: str) -> None:
+    model = _model([])
+    getattr(model.graph, part).extend([INFO, INFO])
+    with pytest.raises(FormatError, match="different names, received `y` twice"):
+        inspect_onnx(model.SerializeToString(), "m")
+
+
+@pytest.mark.parametrize("name", ["y", "n", "rename", "Relu", "x"])
+def test_names_that_are_no_text_are_refused(name: str) -> None:
+    """Of a tensor, a dimension, a node, an operator: a runtime fails when it is asked for them."""
+    model = _model([helper.make_node("Relu", ["x"], ["y"], name="rename")])
+    content = model.SerializeToString()
+    text = bytes([len(name)]) + name.encode()
+    assert text in content
+    with pytest.raises(FormatError, match="names in UTF-8"):
+        inspect_onnx(content.replace(text, text[:1] + b"\xff" * len(name)), "m")
+
+
 def test_deep_nesting_is_refused() -> None:
     inner = helper.make_graph([], "g", [], [])
     for _ in range(25):
@@ -197,3 +216,49 @@ def test_deep_nesting_is_refused() -> None:
         inner = helper.make_graph([node], "g", [], [])
     with pytest.raises(FormatError, match="nested"):
         inspect_onnx(helper.make_model(inner).SerializeToString(), "m")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "precision"),
+    [
+        ([np.float32], "float32"),
+        ([np.float16], "float16"),
+        ([np.float64], "float64"),
+        ([np.float32, np.float16], "float16"),
+        ([np.int64], "float32"),
+    ],
+)
+def test_the_precision_is_that_of_the_weights(kinds: list[type[np.generic]], precision: str) -> None:
+    weights = [numpy_helper.from_array(np.ones((2, 2), kind), kind.__name__) for kind in kinds]
+    bias = numpy_helper.from_array(np.ones(2, np.float64), "bias")
+    model = _model([helper.make_node("Identity", ["bias"], ["y"])], initializer=[*weights, bias])
+    assert inspect_onnx(model.SerializeToString(), "model.onnx").precision == precision
+
+
+def test_opsets_domains_and_unranked_tensors() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("F", ["x"], ["y"], domain="own"), helper.make_node("Neg", ["s"], ["z"])],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("s", 1, []),
+        ],
+        [INFO],
+    )
+    node = helper.make_node("Abs", ["a"], ["b"])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 3)]
+    function = helper.make_function("own", "F", ["a"], ["b"], [node], opsets[:1])
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function])
+    summary = inspect_onnx(model.SerializeToString(), "model.onnx")
+    assert summary.opsets == {"": 20, "own": 3}
+    assert summary.domains == {"F": {"own"}, "Neg": {""}, "Abs": {""}}
+    assert summary.function_domains == {"own"}
+    assert summary.unranked == {"x"}
+
+
+def test_constants_that_old_files_list_as_inputs_are_no_inputs() -> None:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("x", "c")]
+    node = helper.make_node("Add", ["x", "c"], ["y"])
+    graph = helper.make_graph([node], "g", inputs, [INFO], initializer=[_constant()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    assert inspect_onnx(model.SerializeToString(), "model.onnx").inputs == ("x",)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from graphbox.deploy import adapter_names, choose, load_adapter, open_encoder, targets
+from graphbox.deploy import Options, adapter_names, choose, load_adapter, open_encoder, open_program, targets
 from graphbox.deploy.building import build_package
 from graphbox.deploy.conformance_models import sum_model
 from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
 from tests.artifact.sample_model import SampleModel, write_encoder
 
-REFERENCE = (Path(__file__).parent / "reference_adapter" / "graphbox_onnx_reference.py").read_text()
+REFERENCE = (Path(__file__).parents[2] / "examples" / "adapter" / "graphbox_onnx_reference.py").read_text()
 
 ABSENT = """
 from graphbox.deploy import Device, Support
@@ -50,6 +52,45 @@ class Adapter:
         raise AssertionError("was asked although it supports nothing")
     def load(self, package):
         raise AssertionError("was asked although it supports nothing")
+
+adapter = Adapter()
+"""
+
+FICKLE = """
+from graphbox.artifact import inspect_onnx
+from graphbox.deploy import Device, Support
+from graphbox.errors import InvalidRequestError
+
+closed = []
+
+class Program:
+    def __init__(self, package):
+        summary = inspect_onnx(package.model, "the model")
+        self.inputs, self.outputs = summary.input_tensors, summary.output_tensors
+        self.effective = {
+            "provider": "fickle", "device": "gpu:0", "precision": summary.precision, "threads": 1,
+            "fallback_nodes": [], "runtime": "fickle 1",
+        }
+    def run(self, feeds, out=None):
+        raise InvalidRequestError("expected other feeds")
+    def close(self):
+        closed.append(1)
+
+class Adapter:
+    name = "fickle"
+    api = 1
+    builds_ahead = False
+    fault = None
+    def probe(self):
+        return [Device("gpu:0", "gpu", "Fickle GPU", available=True)]
+    def supports(self, model, device):
+        return Support(supported=True)
+    def build(self, model, device, options, folder):
+        raise AssertionError("compiles nothing ahead")
+    def load(self, package):
+        if self.fault is not None:
+            raise self.fault
+        return Program(package)
 
 adapter = Adapter()
 """
@@ -158,3 +199,45 @@ def test_auto_takes_what_was_built_and_builds_nothing(
     with open_encoder(path, target="openvino") as model:
         assert model.effective["adapter"] == "openvino"
         assert "measured_ms" not in model.effective
+
+
+@pytest.fixture
+def no_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out adapters for which another test has built a model."""
+    monkeypatch.setenv("GRAPHBOX_PACKAGES", str(tmp_path / "packages"))
+
+
+@pytest.mark.usefixtures("no_packages")
+def test_auto_runs_a_model_although_a_device_disappeared(install: Any) -> None:
+    install("fickle", "fickle_adapter", FICKLE)
+    load_adapter("fickle").fault = BackendMissingError("the device is gone")  # type: ignore[attr-defined]
+    choice = open_program("auto", sum_model(), Options())
+    assert choice.adapter.name == "onnxruntime"
+    assert choice.refused[0] == "fickle/gpu:0 cannot run this model: the device is gone"
+    choice.program.close()
+    with pytest.raises(BackendMissingError, match="the device is gone"):
+        open_program("fickle", sum_model(), Options())
+
+
+@pytest.mark.usefixtures("no_packages")
+def test_a_target_that_refuses_the_feeds_has_no_times(install: Any) -> None:
+    install("fickle", "fickle_adapter", FICKLE)
+    choice = open_program("auto", sum_model(), Options())
+    assert choice.adapter.name == "onnxruntime"
+    assert list(json.loads(json.dumps(choice.effective, allow_nan=False))["measured_ms"]) == [
+        "onnxruntime/cpu"
+    ]
+    choice.program.close()
+    assert len(importlib.import_module("fickle_adapter").closed) == 1
+
+
+def test_programs_are_closed_when_a_later_one_fails(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("fickle", "fickle_adapter", FICKLE)
+
+    def broken(package: Any) -> Any:
+        raise RuntimeError("a defect of the second adapter")
+
+    monkeypatch.setattr(load_adapter("onnxruntime"), "load", broken)
+    with pytest.raises(RuntimeError, match="second adapter"):
+        open_program("auto", sum_model(), Options())
+    assert len(importlib.import_module("fickle_adapter").closed) == 1
