@@ -101,7 +101,7 @@ class DeployedClick(DeployedModel):
     def _predict(self, rows: Rows) -> Predictions:
         check_cancelled()
         feeds, unseen = self._feeds(self.fields.arrays(rows, self._scale))
-        return Predictions(self._run_built(feeds), unseen, self._names)
+        return Predictions(self._run_built(feeds, (len(unseen),))[0], unseen, self._names)
 
     def _feeds(self, rows: FieldRows) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
         feeds: dict[str, npt.NDArray[Any]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,24 @@ from graphbox.deploy.fastest import Choice
 from graphbox.deploy.feeds import PaddedBlockFeeds
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.ranking import ExactRanking
-from graphbox.errors import InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
+from graphbox.deploy.unseen import UnseenFeeds, UnseenNode, UnseenReader
+from graphbox.errors import (
+    DoesNotFitError,
+    InvalidRequestError,
+    NotFoundError,
+    UnsupportedError,
+    did_you_mean,
+)
 
 __all__ = ["DeployedEncoder"]
 
 
 # As fast per query as larger chunks, whose memory grows with them.
 _CHUNK_QUERIES = 256
+_CHUNK_BYTES = 64 << 20
+"""Most memory of the neighbours' vectors that are gathered at once for several queries."""
+_QUERY_BYTES = 512 << 20
+"""Most memory of those for one query."""
 
 
 class DeployedEncoder(DeployedModel):
@@ -41,6 +53,8 @@ class DeployedEncoder(DeployedModel):
         self._form = form
         self._ranking_program = ranking.program
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
+        if isinstance(form, PaddedBlockForm) and main is not None:
+            main.program.bound_positions(form.row_counts)
         self._rankings: dict[str, ExactRanking] = {}
         self._lock = threading.Lock()
 
@@ -94,20 +108,121 @@ class DeployedEncoder(DeployedModel):
         if isinstance(self._form, LookupForm):
             return self.artifact.table(self._form.tables[query_type]).rows(indices)
         self._check_range(indices, query_type)
-        if len(indices) <= _CHUNK_QUERIES:
-            return self._encoded(indices)
-        vectors = np.empty((len(indices), self.manifest.dim), np.float32)
-        for start in range(0, len(indices), _CHUNK_QUERIES):
-            check_cancelled()
-            part = slice(start, start + _CHUNK_QUERIES)
-            vectors[part] = self._encoded(indices[part])
-        return vectors
+        return self._computed(indices)[self.outputs[0].name]
 
-    def _encoded(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def classify(self, ids: Sequence[Id]) -> tuple[list[str], npt.NDArray[np.float32]]:
+        """Return the likeliest class of each original id, and its probability float32 [n].
+
+        Raises:
+            NotFoundError: naming the ids that are not there.
+            UnsupportedError: the model does not classify nodes.
+        """
+        _, probability = self.classify_indices(self.index(ids))
+        names = [self.classes[number] for number in probability.argmax(axis=1)]
+        return names, probability.max(axis=1, initial=0.0)
+
+    def classify_indices(
+        self, indices: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return embeddings float32 [n, dim] and probabilities of `classes` float32 [n, classes] of nodes.
+
+        Raises:
+            InvalidRequestError: an index is out of range.
+            UnsupportedError: the model does not classify nodes.
+        """
+        self._check_classifies()
+        self._check_range(indices, self._form.node_type)
+        found = self._computed(indices)
+        return found[self.outputs[0].name], found[self.outputs[1].name]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes that nodes of the default type are given; none where it gives none."""
+        return self._form.classes if isinstance(self._form, PaddedBlockForm) else ()
+
+    def encode_unseen(self, nodes: Sequence[UnseenNode]) -> npt.NDArray[np.float32]:
+        """Return the embeddings of nodes that the model was never given, float32 [n, dim].
+
+        They are what training would have made of a node with these features and neighbours, whose neighbours
+        know nothing of it. It enters without a row of a table.
+
+        Args:
+            nodes: of the default node type; their neighbours are nodes of the model.
+
+        Raises:
+            InvalidRequestError: a feature or relation is not what the model reads; it is named.
+            NotFoundError: a neighbour is no node of the model.
+            UnsupportedError: the model encodes the nodes of its graph alone.
+        """
+        return self._computed_unseen(nodes)[self.outputs[0].name]
+
+    def classify_unseen(
+        self, nodes: Sequence[UnseenNode]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Return embeddings float32 [n, dim] and probabilities of `classes` float32 [n, classes] of nodes.
+
+        Raises:
+            See `encode_unseen` and `classify`.
+        """
+        self._check_classifies()
+        found = self._computed_unseen(nodes)
+        return found[self.outputs[0].name], found[self.outputs[1].name]
+
+    @cached_property
+    def unseen_reader(self) -> UnseenReader:
+        """What reads nodes that the model was never given.
+
+        Raises:
+            UnsupportedError: the model encodes the nodes of its graph alone.
+        """
+        if not isinstance(self._form, PaddedBlockForm):
+            raise UnsupportedError(
+                "expected an encoder, this model looks stored vectors up", where=str(self.artifact.path)
+            )
+        return UnseenReader(self.artifact, self._form)
+
+    def _computed_unseen(self, nodes: Sequence[UnseenNode]) -> dict[str, npt.NDArray[np.float32]]:
+        unseen = self.unseen_reader.read(nodes)
+        count = len(self.id_index())
+        return self._computed(np.arange(count, count + len(nodes)), unseen)
+
+    def _check_classifies(self) -> None:
+        if not self.classes:
+            raise UnsupportedError(
+                "expected an encoder that classifies nodes, this model has no classes",
+                where=str(self.artifact.path),
+            )
+
+    def _computed(
+        self, indices: npt.NDArray[np.int64], unseen: UnseenFeeds | None = None
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the outputs of the ONNX part for nodes, chunk by chunk, whose memory is bounded."""
+        parts = [
+            self._computed_at_once(indices[start : start + _CHUNK_QUERIES], unseen)
+            for start in range(0, max(len(indices), 1), _CHUNK_QUERIES)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _computed_at_once(
+        self, indices: npt.NDArray[np.int64], unseen: UnseenFeeds | None
+    ) -> dict[str, npt.NDArray[np.float32]]:
         if self._feeds is None:
             raise self._no_onnx()
-        vectors: npt.NDArray[np.float32] = self._run_built(self._feeds.build(indices))
-        return vectors
+        check_cancelled()
+        try:
+            most_bytes = _CHUNK_BYTES if len(indices) > 1 else _QUERY_BYTES
+            feeds = self._feeds.build(indices, most_bytes, unseen)
+        except DoesNotFitError:
+            if len(indices) <= 1:
+                raise
+            halves = [self._computed_at_once(part, unseen) for part in np.array_split(indices, 2)]
+            return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
+        shapes = [(len(indices), self.manifest.dim), (len(indices), len(self.classes))]
+        names = [tensor.name for tensor in self.outputs]
+        wanted = shapes if self.classes else shapes[:1]
+        return dict(zip(names, self._run_built(feeds, *wanted), strict=False))
 
     def feeds(self, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
         """Return the feeds of the bare ONNX part for node indices (int64 [n]) of the first query type.
@@ -115,11 +230,12 @@ class DeployedEncoder(DeployedModel):
         Raises:
             InvalidRequestError: an index is out of range.
             UnsupportedError: the model has no ONNX part.
+            DoesNotFitError: their neighbours take too much memory at once.
         """
         if self._feeds is None:
             raise self._no_onnx()
         self._check_range(indices, self._form.node_type)
-        return self._feeds.build(indices)
+        return self._feeds.build(indices, _QUERY_BYTES)
 
     def _check_range(self, indices: npt.NDArray[np.int64], node_type: str) -> None:
         count = len(self.id_index(node_type))

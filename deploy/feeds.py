@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import Artifact, LayerSpec, NeighborLists, PaddedBlockForm, RelationGroup, RowTable
+from graphbox.deploy.unseen import UnseenFeeds
+from graphbox.errors import DoesNotFitError
 
 __all__ = ["PaddedBlockFeeds"]
 
@@ -32,35 +34,53 @@ class PaddedBlockFeeds:
         self._tables: dict[str, list[RowTable]] = {
             node_type: [artifact.table(name) for name in rows.tables] for node_type, rows in form.rows.items()
         }
+        widths = [sum(table.dim for table in tables) for tables in self._tables.values()]
+        self._vector_bytes = 4 * max(artifact.manifest.dim, *widths)
         self._lists: dict[str, NeighborLists] = {}
         for group in (group for layer in form.layers for group in layer.groups):
             if group.neighbors not in self._lists:
                 self._lists[group.neighbors] = artifact.neighbor_lists(group)
 
-    def build(self, queries: Nodes) -> dict[str, npt.NDArray[Any]]:
+    def build(
+        self, queries: Nodes, most_bytes: int | None = None, unseen: UnseenFeeds | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
         """Return the feeds for query nodes.
 
         Args:
-            queries: int64 [n], node indices of the form's node type, all valid.
+            queries: int64 [n], node indices of the form's node type, all valid; the i-th of ``unseen`` has
+                the index ``nodes of the type + i``.
+            most_bytes: of the vectors that a group gathers, padding included; None: any number.
+            unseen: nodes that the model was never given.
 
         Returns:
             One array for each ONNX input.
+
+        Raises:
+            DoesNotFitError: a group would gather more than ``most_bytes``; nothing was allocated for it.
         """
         feeds: dict[str, npt.NDArray[Any]] = {}
         frontier: dict[str, Nodes] = {self._form.node_type: queries}
         for layer in reversed(self._form.layers):
-            frontier = self._descend(layer, frontier, feeds)
+            frontier = self._descend(layer, frontier, feeds, most_bytes, unseen)
         for node_type, rows in self._form.rows.items():
-            feeds[rows.input] = self._rows(node_type, frontier.get(node_type, np.array([_ABSENT])))
+            nodes = frontier.get(node_type, np.array([_ABSENT]))
+            own = unseen if node_type == self._form.node_type else None
+            feeds[rows.input] = self._rows(node_type, nodes, own)
         return feeds
 
     def _descend(
-        self, layer: LayerSpec, frontier: dict[str, Nodes], feeds: dict[str, npt.NDArray[Any]]
+        self,
+        layer: LayerSpec,
+        frontier: dict[str, Nodes],
+        feeds: dict[str, npt.NDArray[Any]],
+        most_bytes: int | None,
+        unseen: UnseenFeeds | None,
     ) -> dict[str, Nodes]:
         """Write the feeds of one layer; return the frontier below it, whose first node is the absent one."""
         reads: dict[str, list[tuple[str, npt.NDArray[np.integer]]]] = {}
         for group in layer.groups:
-            neighbors = self._neighbor_block(group, frontier.get(group.target, _NO_NODES), feeds)
+            targets = frontier.get(group.target, _NO_NODES)
+            neighbors = self._neighbor_block(group, targets, feeds, most_bytes, unseen)
             reads.setdefault(group.source, []).append((group.neighbors_input, neighbors))
         for node_type, name in layer.self_inputs.items():
             own = frontier.get(node_type, _NO_NODES)
@@ -68,7 +88,8 @@ class PaddedBlockFeeds:
         below: dict[str, Nodes] = {}
         for node_type, blocks in reads.items():
             flat = np.concatenate([block.ravel() for _, block in blocks])
-            below[node_type], positions = _unique_with_absent(flat, self._count[node_type])
+            count = self._count[node_type] + (0 if unseen is None else len(unseen.rows))
+            below[node_type], positions = _unique_with_absent(flat, count)
             start = 0
             for name, block in blocks:
                 feeds[name] = positions[start : start + block.size].reshape(block.shape)
@@ -76,22 +97,37 @@ class PaddedBlockFeeds:
         return below
 
     def _neighbor_block(
-        self, group: RelationGroup, targets: Nodes, feeds: dict[str, npt.NDArray[Any]]
+        self,
+        group: RelationGroup,
+        targets: Nodes,
+        feeds: dict[str, npt.NDArray[Any]],
+        most_bytes: int | None,
+        unseen: UnseenFeeds | None,
     ) -> Nodes:
         """Return the neighbours of ``targets``, int64 [n, R, F], -1 = absent; write their weights."""
         lists = self._lists[group.neighbors]
-        counts = lists.counts[targets]
-        start = lists.start[targets]
+        more = None if unseen is None else unseen.lists.get(group.neighbors)
+        counts = _both(lists.counts, None if more is None else more.counts, targets)
+        start = _both(lists.start, None if more is None else more.start + len(lists.neighbors), targets)
         if len(targets) and targets[0] == _ABSENT:
             counts[0] = 0
-        slots = np.arange(max(1, int(counts.max(initial=0))))
+        longest = max(1, int(counts.max(initial=0)))
+        if most_bytes is not None and counts.size * longest * self._vector_bytes > most_bytes:
+            raise DoesNotFitError(
+                f"expected neighbours whose vectors take at most {most_bytes} bytes, received lists of up to "
+                f"{longest} of {group.source} for {len(targets)} nodes of {group.target}",
+                hint="export it with `max_neighbors`, or as stored vectors (`form: vectors`)",
+            )
+        slots = np.arange(longest)
         present = slots < counts[..., None]
         neighbors = np.full(present.shape, _ABSENT, np.int64)
         positions = (start[..., None] + slots)[present]
-        neighbors[present] = lists.neighbors[positions]
+        neighbors[present] = _both(lists.neighbors, None if more is None else more.neighbors, positions)
+        if group.weights_input is None:
+            return neighbors
         if lists.weights is not None:
             weights = np.zeros(present.shape, np.float32)
-            weights[present] = lists.weights[positions]
+            weights[present] = _both(lists.weights, None if more is None else more.weights, positions)
         else:
             number = np.maximum(counts, 1).astype(np.float32)[..., None]
             divisor = number if group.normalization == "mean" else np.sqrt(number)
@@ -99,16 +135,35 @@ class PaddedBlockFeeds:
         feeds[group.weights_input] = weights
         return neighbors
 
-    def _rows(self, node_type: str, nodes: Nodes) -> npt.NDArray[np.float32]:
-        """Return a zero row followed by the rows of ``nodes[1:]``."""
+    def _rows(
+        self, node_type: str, nodes: Nodes, unseen: UnseenFeeds | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Return a zero row followed by the rows of ``nodes[1:]``, of which the unseen ones are the last."""
         tables = self._tables[node_type]
         rows = np.empty((len(nodes), sum(table.dim for table in tables)), np.float32)
         rows[0] = 0
+        stored = len(nodes) if unseen is None else int(np.searchsorted(nodes, self._count[node_type]))
         start = 0
         for table in tables:
-            table.rows(nodes[1:], out=rows[1:, start : start + table.dim])
+            table.rows(nodes[1:stored], out=rows[1:stored, start : start + table.dim])
             start += table.dim
+        if unseen is not None:
+            rows[stored:] = unseen.rows[nodes[stored:] - self._count[node_type]]
         return rows
+
+
+def _both(
+    stored: npt.NDArray[Any], unseen: npt.NDArray[Any] | None, index: npt.NDArray[np.integer]
+) -> npt.NDArray[Any]:
+    """Return what an index finds in two arrays, one after the other."""
+    if unseen is None:
+        found: npt.NDArray[Any] = stored[index]
+        return found
+    is_unseen = index >= len(stored)
+    found = np.zeros((*index.shape, *stored.shape[1:]), stored.dtype)
+    found[~is_unseen] = stored[index[~is_unseen]]
+    found[is_unseen] = unseen[index[is_unseen] - len(stored)]
+    return found
 
 
 def _unique_with_absent(nodes: npt.NDArray[np.integer], count: int) -> tuple[Nodes, npt.NDArray[np.int64]]:

@@ -6,13 +6,12 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from graphbox.artifact import FieldSpec
 from graphbox.errors import InvalidRequestError, did_you_mean
 from graphbox.fields import text_hash
 
@@ -27,6 +26,25 @@ _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 Place = Callable[[int], str]
 
 
+class ColumnSpec(Protocol):
+    """A column that rows have: a field of a click model, or a feature of a node."""
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Kind of its values, as in a graph."""
+        ...
+
+    @property
+    def dim(self) -> int | None:
+        """Length of a vector, else None."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class RequestColumn:
     """The values of a column; see `graphbox.fields.FieldColumn`."""
@@ -37,35 +55,41 @@ class RequestColumn:
 
 
 def columns_of_rows(
-    fields: Sequence[FieldSpec], rows: Sequence[Mapping[str, Any]]
+    fields: Sequence[ColumnSpec],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    row: str = "row",
+    column: str = "column",
 ) -> dict[str, RequestColumn]:
     """Return the columns of rows given as JSON objects; names of no column of the model are passed over.
 
     A category is a string, an integer or a boolean; a slot a list of strings and integers; a vector a list of
-    numbers. ``null`` is a missing category, number or slot.
+    numbers. ``null`` is a missing category, number or slot. ``row`` and ``column`` are the words of messages.
 
     Raises:
         InvalidRequestError: a row lacks a column, or a value cannot be read; row and column are named.
     """
-    return {field.name: _column(field, *_cells(field, rows)) for field in fields}
+    return {field.name: _column(field, *_cells(field, rows, row, column)) for field in fields}
 
 
-def _cells(field: FieldSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Any], Place]:
+def _cells(
+    field: ColumnSpec, rows: Sequence[Mapping[str, Any]], row: str, column: str
+) -> tuple[list[Any], Place]:
     cells: list[Any] = []
-    for number, row in enumerate(rows):
-        if field.name not in row:
+    for number, values in enumerate(rows):
+        if field.name not in values:
             raise InvalidRequestError(
-                f"expected the column `{field.name}` in every row, received "
-                f"{', '.join(f'`{name[:64]}`' for name in list(row)[:20]) or 'none'}",
-                where=f"row {number}",
-                hint=did_you_mean(field.name, row) or "write null where a category or a number is missing",
+                f"expected the {column} `{field.name}` in every {row}, received "
+                f"{', '.join(f'`{name[:64]}`' for name in list(values)[:20]) or 'none'}",
+                where=f"{row} {number}",
+                hint=did_you_mean(field.name, values) or "write null where a category or a number is missing",
             )
-        cells.append(row[field.name])
-    return cells, lambda number: f"row {number}, column `{field.name}`"
+        cells.append(values[field.name])
+    return cells, lambda number: f"{row} {number}, {column} `{field.name}`"
 
 
 def columns_of_tensors(
-    fields: Sequence[FieldSpec], tensors: Mapping[str, npt.NDArray[Any]]
+    fields: Sequence[ColumnSpec], tensors: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, RequestColumn]:
     """Return the columns of rows given as a tensor for each column.
 
@@ -122,7 +146,7 @@ def _plain_integer(text: str) -> str | int:
     return number if str(number) == text and number in _INT64 else text
 
 
-def _column(field: FieldSpec, cells: Sequence[Any], place: Place) -> RequestColumn:
+def _column(field: ColumnSpec, cells: Sequence[Any], place: Place) -> RequestColumn:
     match field.kind:
         case "categorical":
             return _categories(cells, place)

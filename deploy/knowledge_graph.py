@@ -157,7 +157,9 @@ class DeployedKnowledgeGraph(DeployedModel):
         for start in range(0, len(table), step):
             block = np.asarray(table.block(start, start + step))
             check_cancelled()
-            scores[:, start : start + step] = self._run_built({**feeds, form.candidates_input: block})
+            shape = (len(nodes), len(block))
+            (part,) = self._run_built({**feeds, form.candidates_input: block}, shape)
+            scores[:, start : start + step] = part
         return scores
 
     def warm_up(self) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from graphbox.artifact import Artifact, Manifest, TensorSpec
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.protocol import Feeds
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import FormatError, UnsupportedError, UsageError
 
 __all__ = ["DeployedModel", "Operation"]
 
@@ -87,11 +87,28 @@ class DeployedModel(ABC):
             raise self._no_onnx()
         return self._program.run(feeds, out)
 
-    def _run_built(self, feeds: Feeds) -> npt.NDArray[Any]:
-        """Return the first output of the ONNX part for feeds that this model built."""
+    def _run_built(self, feeds: Feeds, *shapes: tuple[int, ...]) -> list[npt.NDArray[Any]]:
+        """Return the first outputs of the ONNX part for feeds that this model built.
+
+        Args:
+            feeds: of the ONNX part.
+            shapes: that the outputs have to have, one for each that is wanted.
+
+        Raises:
+            FormatError: they have others.
+            UnsupportedError: the model has no ONNX part.
+        """
         if self._program is None:
             raise self._no_onnx()
-        return self._program.run_built(feeds)[self.outputs[0].name]
+        found = self._program.run_built(feeds)
+        outputs = [found[tensor.name] for tensor in self.outputs[: len(shapes)]]
+        if [output.shape for output in outputs] != list(shapes):
+            raise FormatError(
+                f"expected outputs of the shapes {list(map(list, shapes))}, received "
+                f"{[list(output.shape) for output in outputs]}",
+                where=str(self.artifact.path),
+            )
+        return outputs
 
     def close(self) -> None:
         """Free the memory; a second call does nothing."""

@@ -33,8 +33,16 @@ from graphbox.server.routes import (
     runs,
     sign_in,
     targets,
+    unseen,
 )
-from graphbox.server.schema import EventEnd, MetricPoint, PredictionRequest, Problem, RunSummary
+from graphbox.server.schema import (
+    EncodeRequest,
+    EventEnd,
+    MetricPoint,
+    PredictionRequest,
+    Problem,
+    RunSummary,
+)
 from graphbox.server.services import Services
 from graphbox.server.settings import Settings
 from graphbox.server.telemetry import Telemetry
@@ -50,7 +58,7 @@ _ERROR: dict[str, Any] = {
     "description": "An error",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-_FURTHER_MODELS = (Problem, MetricPoint, EventEnd, RunSummary, PredictionRequest)
+_FURTHER_MODELS = (Problem, MetricPoint, EventEnd, RunSummary, PredictionRequest, EncodeRequest)
 
 
 def create_app(settings: Settings, on_preload: Callable[[Readiness], None] | None = None) -> Gateway:
@@ -131,7 +139,7 @@ def build_api() -> FastAPI:
         lifespan=_lifespan,
     )
     add_error_handlers(api)
-    for noun in (health, overview, graphs, runs, events, models, answers, targets, sign_in, page):
+    for noun in (health, overview, graphs, runs, events, models, answers, unseen, targets, sign_in, page):
         api.include_router(noun.router)
     describe_routes = api.openapi
 

@@ -13,6 +13,9 @@ __all__ = [
     "BenchPoint",
     "DeploymentTarget",
     "EdgeTypeCount",
+    "EncodeRequest",
+    "EncodedNode",
+    "EncodedNodes",
     "EventEnd",
     "GraphSummary",
     "Health",
@@ -360,6 +363,36 @@ class PredictionRequest(BaseModel):
         " number, a list of numbers of a vector, a list of strings and integers of slots; null is missing."
         " Columns that the model does not read are passed over"
     )
+
+
+class EncodeRequest(BaseModel):
+    """Nodes that the model was never given."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    nodes: list[dict[str, Any]] = Field(
+        description="each an object with `features`, the value of each feature that the model reads, as in a"
+        " row of the nodes' table, null where it is missing; `neighbors`, by relation"
+        " `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`,"
+        " likewise, of these edges, 1 each when left out"
+    )
+
+
+class EncodedNode(Answer):
+    """What an encoder makes of a node."""
+
+    embedding: list[float]
+    probabilities: dict[str, float] = Field(
+        description="by class; empty where the model does not classify nodes"
+    )
+
+
+class EncodedNodes(Answer):
+    """Embeddings of nodes, in their order."""
+
+    model: str
+    version: int
+    nodes: list[EncodedNode]
 
 
 class Prediction(Answer):

@@ -109,7 +109,7 @@ class _Checker:
                 yield from self._check_model(("models", name), model)
         for name, export in self._exports.items():
             if isinstance(export, dict):
-                yield from self._check_export(("export", name, "model"), export.get("model"))
+                yield from self._check_export(name, export)
         for name in _mapping(self._source.data, "compress"):
             yield from self._check_name(
                 ("compress", name), name, self._exports, "artifact", " under `export`"
@@ -177,8 +177,26 @@ class _Checker:
         task = self._tasks.get(str(model.get("task")))
         return task.get("kind") if isinstance(task, dict) else None
 
-    def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
-        yield from self._check_name(key, name, self._models, "model")
+    def _check_export(self, name: str, export: Mapping[str, Any]) -> Iterator[Problem]:
+        model_name, form = export.get("model"), export.get("form")
+        yield from self._check_name(("export", name, "model"), model_name, self._models, "model")
+        model = self._models.get(str(model_name))
+        if export.get("max_neighbors") is not None and form != "encoder":
+            yield self._problem(
+                ("export", name, "max_neighbors"),
+                "expected `form: encoder` beside `max_neighbors`, received none",
+                "add it, or leave `max_neighbors` out",
+            )
+        if not isinstance(model, dict) or form is None:
+            return
+        section = section_of(model.get("kind"))
+        if section is not None and form not in section.EXPORT_FORMS:
+            forms = " or ".join(f"`{each}`" for each in section.EXPORT_FORMS)
+            yield self._problem(
+                ("export", name, "form"),
+                f"expected {forms or 'no `form`'} for a model of kind {model.get('kind')}, received `{form}`",
+                "leave `form` out",
+            )
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
         export = self._exports.get(name)

@@ -29,6 +29,13 @@ class ExportConfig(Section):
 
     model: Name
     """Trained model, a key of `models`."""
+    form: Literal["vectors", "encoder"] | None = None
+    """What is served: `vectors` of all nodes that there are, looked up; or an `encoder` that computes them
+    from rows and neighbours. `gnn` has both, by default `vectors`; its encoder computes those of nodes that
+    were never seen, too. `sage` is an encoder, other models of nodes are vectors."""
+    max_neighbors: PositiveInt | None = None
+    """Neighbours that the encoder of a `gnn` keeps of each node in each relation, drawn by the seed of the
+    run, without it all. What is served is then measured on the task, too."""
     parity_rows: PositiveInt = 1000
     """Real inputs on which the exported model is compared with the trained one."""
     max_absolute_error: PositiveFloat = 1e-4

@@ -24,16 +24,22 @@ from graphbox.artifact import (
 )
 from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
-from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
-from graphbox.export.parity import ParityBounds, ParityReport, check_parity
+from graphbox.export.padded_block import (
+    PaddedBlockEncoder,
+    RelationBlock,
+    counts_file,
+    degrees,
+    group_relations,
+    neighbors_file,
+    write_block,
+)
+from graphbox.export.parity import ParityBounds, ParityReport, check_parity, node_cases
 from graphbox.export.version import ExportResult, Float, NewVersion, add_rows, free_name
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 
 _BOUNDS = ParityBounds()
-_PARITY_BATCH = 256
-_SINGLE_ROWS = 16
 _TARGET = "target"
 
 
@@ -111,7 +117,7 @@ def export_encoder(
 
     def prove(artifact: Artifact) -> None:
         with open_encoder(artifact.path, verify=False) as model:
-            cases = _parity_cases(blocks, len(live[node_type]), bounds.rows)
+            cases = node_cases(degrees(blocks, len(live[node_type])), bounds.rows)
             encode = _encode_trained(trained)
             reports.append(
                 check_parity(
@@ -124,8 +130,7 @@ def export_encoder(
         target_table = free_name(_TARGET, tables.values())
         writer.add_table(target_table, node_type, live[node_type].select(trained.target))
         for number, block in enumerate(blocks):
-            writer.add_array(_counts_file(number), block.counts)
-            writer.add_array(_neighbors_file(number), block.neighbors)
+            write_block(writer, number, block)
         exported.write(writer)
         writer.set_preprocess(_preprocess(node_type, blocks, sources, tables))
         targets = {node_type: TargetSpec(table=target_table, score="inner_product")}
@@ -207,8 +212,8 @@ def _preprocess(
     groups = tuple(
         RelationGroup(
             edge_types=block.edge_types,
-            counts=_counts_file(number),
-            neighbors=_neighbors_file(number),
+            counts=counts_file(number),
+            neighbors=neighbors_file(number),
             normalization="square_root",
             neighbors_input=_neighbors_input(number),
             weights_input=_weights_input(number),
@@ -218,14 +223,6 @@ def _preprocess(
     rows = {name: RowsSpec(input=_rows_input(i), tables=(tables[name],)) for i, name in enumerate(sources)}
     layer = LayerSpec(groups=groups, self_inputs={node_type: "own"})
     return PaddedBlockForm(node_type=node_type, rows=rows, layers=(layer,))
-
-
-def _counts_file(block: int) -> str:
-    return f"neighbors/{block}.counts.npy"
-
-
-def _neighbors_file(block: int) -> str:
-    return f"neighbors/{block}.npy"
 
 
 def _rows_input(source: int) -> str:
@@ -275,26 +272,3 @@ def _neighbor_block(table: npt.NDArray[np.int32]) -> NeighborBlock:
     present = table >= 0
     offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
     return NeighborBlock(torch.from_numpy(table[present].astype(np.int64)), torch.from_numpy(offsets))
-
-
-def _parity_cases(
-    blocks: Sequence[RelationBlock], nodes: int, rows: int
-) -> dict[str, list[npt.NDArray[np.int64]]]:
-    """Return the batches to compare, by case; a case without such nodes has no batch."""
-    spread = np.unique(np.linspace(0, max(nodes - 1, 0), min(rows, nodes)).astype(np.int64))
-    degree = np.zeros(nodes, np.int64)
-    for block in blocks:
-        degree += block.counts.sum(axis=1, dtype=np.int64)
-    isolated, fullest = (
-        np.flatnonzero(degree == 0)[:_SINGLE_ROWS],
-        np.argsort(-degree, kind="stable")[:_SINGLE_ROWS],
-    )
-    batches = {
-        "batches": [spread[start : start + _PARITY_BATCH] for start in range(0, len(spread), _PARITY_BATCH)],
-        "one node": list(spread[:_SINGLE_ROWS, None]),
-        "empty batch": [spread[:0]],
-        "nodes without neighbours": [isolated] if len(isolated) else [],
-        "nodes with the most neighbours": [fullest] if len(fullest) else [],
-        "the same node twice": [np.repeat(spread[:1], 2)] if len(spread) else [],
-    }
-    return {case: found for case, found in batches.items() if found}

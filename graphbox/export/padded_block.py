@@ -15,10 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from graphbox.graph.schema import EdgeType
+from graphbox.artifact import ArtifactWriter
+from graphbox.errors import DoesNotFitError
+from graphbox.graph.live_rows import LiveRows
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.graph_layers import Edges
 from graphbox.models.sage import SageTower
 
 _RELATIONS_PER_GATHER = 4
+_MOST_NEIGHBORS = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +34,13 @@ class RelationBlock:
         edge_types: R triples with the same source and target.
         counts: uint16 [nodes of the target, R].
         neighbors: int32 [sum of counts], node indices of the source, node by node, then by relation.
+        weights: float32 [sum of counts], of the edges; None: they have none, or they follow from the counts.
     """
 
     edge_types: tuple[EdgeType, ...]
     counts: npt.NDArray[np.uint16]
     neighbors: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32] | None = None
 
     @property
     def source(self) -> str:
@@ -66,6 +73,82 @@ def group_relations(
             ]
         blocks.append(RelationBlock(members, counts, flat))
     return blocks
+
+
+def group_edges(
+    group: Sequence[EdgeType], edges: Mapping[EdgeType, Edges], source: LiveRows, target: LiveRows
+) -> RelationBlock:
+    """Return the neighbours of each node in some relations as lists, in the order of the edges.
+
+    Args:
+        group: edge types with the same source and the same target.
+        edges: all edges of each, by node indices; either all have weights or none.
+        source: rows of the artifact for sources.
+        target: likewise of targets.
+
+    Raises:
+        DoesNotFitError: a node has more neighbours in a relation than a list can have.
+    """
+    relations = len(group)
+    sources, lists, weights = [], [], []
+    for number, each in enumerate(group):
+        ends = [end.numpy() for end in edges[each].index]
+        rows = source.rows(ends[0]), target.rows(ends[1])
+        # Removed nodes have no row; a network has an edge from each to itself all the same.
+        is_live = (source.nodes(rows[0]) == ends[0]) & (target.nodes(rows[1]) == ends[1])
+        sources.append(rows[0][is_live])
+        lists.append(rows[1][is_live] * relations + number)
+        weight = edges[each].weight
+        if weight is not None:
+            weights.append(weight.numpy()[is_live])
+    list_of_edge = np.concatenate(lists)
+    counts = np.bincount(list_of_edge, minlength=len(target) * relations)
+    longest = int(counts.max(initial=0))
+    if longest > _MOST_NEIGHBORS:
+        node, number = divmod(int(counts.argmax()), relations)
+        raise DoesNotFitError(
+            f"expected at most {_MOST_NEIGHBORS} neighbours of a node in a relation, received {longest} of "
+            f"row {node} in {edge_type_text(group[number])}",
+            hint="export it with `max_neighbors`, or as stored vectors (`form: vectors`)",
+        )
+    order = np.argsort(list_of_edge, kind="stable")
+    return RelationBlock(
+        tuple(group),
+        counts.reshape(-1, relations).astype(np.uint16),
+        np.concatenate(sources)[order].astype(np.int32),
+        np.concatenate(weights)[order] if weights else None,
+    )
+
+
+def degrees(blocks: Sequence[RelationBlock], nodes: int) -> npt.NDArray[np.int64]:
+    """Return how many neighbours each node has in all blocks of its type together: int64 [nodes]."""
+    found = np.zeros(nodes, np.int64)
+    for block in blocks:
+        found += block.counts.sum(axis=1, dtype=np.int64)
+    return found
+
+
+def counts_file(block: int) -> str:
+    """Return the path of the counts of a block in an artifact."""
+    return f"neighbors/{block}.counts.npy"
+
+
+def neighbors_file(block: int) -> str:
+    """Return the path of the neighbours of a block in an artifact."""
+    return f"neighbors/{block}.npy"
+
+
+def weights_file(block: int) -> str:
+    """Return the path of the weights of a block in an artifact."""
+    return f"neighbors/{block}.weights.npy"
+
+
+def write_block(writer: ArtifactWriter, number: int, block: RelationBlock) -> None:
+    """Write the arrays of a block."""
+    writer.add_array(counts_file(number), block.counts)
+    writer.add_array(neighbors_file(number), block.neighbors)
+    if block.weights is not None:
+        writer.add_array(weights_file(number), block.weights)
 
 
 class PaddedBlockEncoder(nn.Module):

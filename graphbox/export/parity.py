@@ -14,6 +14,9 @@ from graphbox.errors import GateError
 Query = TypeVar("Query")
 Vectors = npt.NDArray[np.float32]
 
+_BATCH = 256
+_SINGLE_NODES = 16
+
 
 @dataclass(frozen=True)
 class ParityBounds:
@@ -106,3 +109,25 @@ def check_parity(
             hint="nothing was written; the export does not compute what was trained",
         )
     return report
+
+
+def node_cases(degree: npt.NDArray[np.int64], rows: int) -> dict[str, list[npt.NDArray[np.int64]]]:
+    """Return batches of nodes to compare, by case; a case without such nodes has no batch.
+
+    Args:
+        degree: int64 [nodes], how many neighbours each has.
+        rows: most nodes, evenly spread over all.
+    """
+    nodes = len(degree)
+    spread = np.unique(np.linspace(0, max(nodes - 1, 0), min(rows, nodes)).astype(np.int64))
+    isolated = np.flatnonzero(degree == 0)[:_SINGLE_NODES]
+    fullest = np.argsort(-degree, kind="stable")[:_SINGLE_NODES]
+    batches = {
+        "batches": [spread[start : start + _BATCH] for start in range(0, len(spread), _BATCH)],
+        "one node": list(spread[:_SINGLE_NODES, None]),
+        "empty batch": [spread[:0]],
+        "nodes without neighbours": [isolated] if len(isolated) else [],
+        "nodes with the most neighbours": [fullest] if len(fullest) else [],
+        "the same node twice": [np.repeat(spread[:1], 2)] if len(spread) else [],
+    }
+    return {case: found for case, found in batches.items() if found}

@@ -47,7 +47,7 @@ class NewVersion:
         kind: Kind,
         dim: int,
         targets: Mapping[str, TargetSpec] | None = None,
-        check: Callable[[Artifact], None] | None = None,
+        check: Callable[[Artifact], Metrics | None] | None = None,
     ) -> Artifact:
         """Complete what was written with the manifest, and move it into place.
 

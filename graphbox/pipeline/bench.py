@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from graphbox.config import BenchConfig
-from graphbox.errors import GraphboxError
+from graphbox.errors import DoesNotFitError, GraphboxError
 from graphbox.workspace import BenchRecord, ModelRecord, Operation, Workspace
 
 if TYPE_CHECKING:
@@ -88,9 +88,13 @@ def _bench_programs(records: list[ModelRecord], config: BenchConfig) -> dict[str
             for record in records
             if Artifact.open(record.path, verify=False).manifest.onnx is not None
         }
-        reports = bench_together(
-            models, batch_sizes=config.batch_sizes, seconds=config.seconds, operation="program"
-        )
+        try:
+            reports = bench_together(
+                models, batch_sizes=config.batch_sizes, seconds=config.seconds, operation="program"
+            )
+        except DoesNotFitError as error:  # whole requests are split, bare feeds are not
+            _log.warning("the ONNX part of %s is not measured alone: %s", records[0].name, error)
+            return {}
     return {version: report.batches for version, report in reports.items()}
 
 

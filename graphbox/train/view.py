@@ -60,6 +60,11 @@ class GraphView:
         return self._stored.without_edges(self._removed)
 
     @property
+    def name(self) -> str:
+        """Name of the graph."""
+        return self._stored.name
+
+    @property
     def node_types(self) -> list[str]:
         """Names of the node types."""
         return self._stored.node_types

@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import Artifact, TensorSpec
-from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
+from graphbox.deploy import (
+    DeployedClick,
+    DeployedEncoder,
+    DeployedKnowledgeGraph,
+    DeployedModel,
+    DeployedTensors,
+)
 from graphbox.deploy.adapters.kserve import DIGEST_PROPERTY, PRECISION_PROPERTY, THREADS_PROPERTY
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.executor import CostEstimate
@@ -72,7 +78,8 @@ class EncoderEndpoint:
     """Original ids in, embeddings out: lookup and ONNX part in one.
 
     The input ``id`` is BYTES or INT64 [-1], as the ids of the graph are; the output ``embedding`` is
-    FP32 [-1, dim], in the order of the ids. The request parameter ``node_type`` says what the ids
+    FP32 [-1, dim], in the order of the ids. Of an encoder that classifies nodes ``probability``, FP32
+    [-1, classes], is another. The request parameter ``node_type`` says what the ids
     name where the model knows several node types.
     """
 
@@ -83,19 +90,17 @@ class EncoderEndpoint:
     def __init__(self, artifact: Artifact, model: DeployedEncoder) -> None:
         self._model = model
         self._query_types = model.query_types
-        self._dim = artifact.manifest.dim
         self.inputs = _by_name(artifact.manifest.inputs)
         self.outputs = _by_name(artifact.manifest.outputs)
         self.cost = CostEstimate()
         (self._input,) = self.inputs
-        (self._output,) = self.outputs
 
     def work(self, inputs: Mapping[str, Tensor]) -> int:
         """Return the number of ids."""
         return len(inputs[self._input])
 
     def run(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Return the embeddings; see `Endpoint.run`."""
+        """Return the embeddings, and probabilities of classes; see `Endpoint.run`."""
         node_type = parameters.get(_NODE_TYPE)
         if node_type is not None and node_type not in self._query_types:
             raise InvalidRequestError(
@@ -104,9 +109,13 @@ class EncoderEndpoint:
             )
         tensor = inputs[self._input]
         if not len(tensor):
-            return {self._output: np.empty((0, self._dim), dtype=np.float32)}
+            return {name: np.empty((0, spec.shape[1]), np.float32) for name, spec in self.outputs.items()}
         try:
-            return {self._output: self._model.encode(_original_ids(tensor), node_type)}
+            ids = _original_ids(tensor)
+            if self._model.classes:
+                found = self._model.classify_indices(self._model.index(ids, node_type))
+                return dict(zip(self.outputs, found, strict=True))
+            return dict(zip(self.outputs, [self._model.encode(ids, node_type)], strict=True))
         except NotFoundError as error:
             # 404 would say that the model does not exist.
             raise InvalidRequestError(
@@ -242,11 +251,13 @@ def endpoint_of(artifact: Artifact, model: DeployedModel) -> Endpoint:
             return AnswerEndpoint(artifact, model)
         case DeployedEncoder():
             return EncoderEndpoint(artifact, model)
+        case DeployedTensors():
+            return OnnxEndpoint(artifact, model)
     raise TypeError(f"no endpoint for a {type(model).__name__}")
 
 
 class OnnxEndpoint:
-    """The ONNX part alone, with the inputs and outputs it has."""
+    """The ONNX part alone, with the inputs and outputs it has; of bare tensors the whole model."""
 
     platform = "onnxruntime_onnx"
     parameters = frozenset[str]()

@@ -34,6 +34,7 @@ class ClickModelSection(ModelSection, OptimizationSection):
     """
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
+    EXPORT_FORMS: ClassVar[tuple[str, ...]] = ()
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True

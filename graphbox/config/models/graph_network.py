@@ -50,6 +50,7 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = True
+    EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
 
     kind: Literal["gnn"]
     """Kind of model."""

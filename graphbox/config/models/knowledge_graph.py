@@ -19,6 +19,7 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """How rows of entities and relations are learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
+    EXPORT_FORMS: ClassVar[tuple[str, ...]] = ()
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     IN_MEMORY: ClassVar[Mapping[str, str]] = {
         "topology": "it reads no edges but the triples of its task, about 40 bytes each"

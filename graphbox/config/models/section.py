@@ -29,6 +29,10 @@ class ModelSection(Section):
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = False
     """Whether models of the kind embed the nodes of graphs that they were not trained on."""
 
+    EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("vectors",)
+    """What `export.NAME.form` can be for models of the kind, the default first; none where there is no choice
+    of stored vectors."""
+
     PARTS_IN_TIME: ClassVar[bool] = False
     """Whether the parts of a task have to follow one another in time."""
 

@@ -179,7 +179,13 @@ def _evaluate_encoder(
     import numpy as np
 
     from graphbox.graph.live_rows import LiveRows
-    from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
+    from graphbox.train import (
+        LinkSplit,
+        evaluate_embeddings,
+        evaluate_link_embeddings,
+        evaluate_logits,
+        evaluate_scores,
+    )
     from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 
     if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
@@ -191,6 +197,10 @@ def _evaluate_encoder(
             return evaluate_pairs(split, task, inner_products(sources, candidates), fold)
         sources, targets = (_vectors(model, graph, name) for name in (split.node_type, split.target_type))
         return evaluate_link_embeddings(graph, split, task, sources, targets, fold)
+    if model.classes:
+        live = LiveRows.of_graph(graph, split.node_type)
+        _, probabilities = model.classify_indices(np.arange(len(live), dtype=np.int64))
+        return evaluate_logits(split, live.spread(probabilities), fold)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         names: tuple[str, ...] = (split.node_type,)

@@ -10,6 +10,7 @@ from graphbox.config import ExportConfig, RunConfig, result_settings
 from graphbox.errors import UsageError
 from graphbox.pipeline.artifacts import measured_by, new_version, register
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
 
@@ -76,24 +77,22 @@ def _export(
         return _export_click(graph, split, trained, new, bounds, separator)
     if trained.triples is not None:
         return _export_triples(graph, split, trained, new, bounds)
+    if export.form == "encoder" and trained.network is not None:
+        return _export_network(context, graph, split, trained, export, new, bounds)
     return _export_vectors(graph, split, trained, new, bounds)
 
 
 def _export_vectors(
     graph: Graph, split: Split | None, trained: TrainedModel, new: NewVersion, bounds: ParityBounds
 ) -> ExportResult:
-    from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
-    from graphbox.train import GraphView, LinkSplit
+    from graphbox.export import EmbeddingSource, export_embedding, export_encoder
     from graphbox.train.network.trained_network import save_network
 
     candidates = None
     if trained.target is not None and trained.target_type is not None:
         candidates = (trained.target_type, trained.target)
     node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
-    negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
-    # What the finished model was given: everything but the test part.
-    links = links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives)
-    new = replace(new, links=links)
+    new = _with_links(graph, split, node_types, new)
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
         source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
@@ -104,6 +103,69 @@ def _export_vectors(
         return export_embedding(source, new, network=partial(save_network, network))
     ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs}
     return export_encoder(trained.encoder, ids, new, bounds)
+
+
+def _export_network(
+    context: StageContext,
+    graph: Graph,
+    split: Split | None,
+    trained: TrainedModel,
+    export: ExportConfig,
+    new: NewVersion,
+    bounds: ParityBounds,
+) -> ExportResult:
+    import torch
+
+    from graphbox.export import NetworkSource, export_network
+    from graphbox.train import GraphView
+    from graphbox.train.network.trained_network import save_network
+
+    network = trained.inductive_network()
+    if ":" in network.config.layer:
+        raise UsageError(
+            f"expected a layer that graphbox has, received the import path `{network.config.layer}`",
+            where=f"export.{new.name}.form",
+            hint="a layer of your own is exported as stored vectors: leave `form` out",
+        )
+    parts = network.parts(GraphView(graph, split, "test"))
+    target_type = trained.target_type or trained.node_type
+    logits = trained.logits
+    source = NetworkSource(
+        network=parts.network,
+        edges=parts.edges,
+        inputs=parts.inputs,
+        source_scales=parts.source_scales,
+        features=network.learnt[trained.node_type],
+        node_type=trained.node_type,
+        embeddings=trained.embeddings[trained.node_type],
+        probabilities=None if logits is None else torch.softmax(torch.tensor(logits), dim=1).numpy(),
+        classes=network.classes,
+        target_type=target_type,
+        target=trained.embeddings[target_type] if trained.target is None else trained.target,
+        score="cosine" if trained.target is None else "inner_product",
+    )
+    node_types = {trained.node_type, target_type}
+    ids = {name: graph.arrow_ids(name) for name in {*parts.inputs, *node_types}}
+    new = _with_links(graph, split, node_types, new)
+    if export.max_neighbors is None:
+        return export_network(source, ids, new, bounds, network=partial(save_network, network))
+    bounded = source.with_most_neighbors(export.max_neighbors, context.config.seed)
+    measure = None
+    if trained.task is not None and split is not None:
+        task = context.config.tasks[trained.task]
+        measure = partial(evaluate_deployed, graph=graph, split=split, task=task, fold="test")
+    return export_network(bounded, ids, new, bounds, network=partial(save_network, network), measure=measure)
+
+
+def _with_links(graph: Graph, split: Split | None, node_types: set[str], new: NewVersion) -> NewVersion:
+    """Return the version with the links among nodes of some types, those that the model lacked held out."""
+    from graphbox.export import links_of
+    from graphbox.train import GraphView, LinkSplit
+
+    negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
+    # What the finished model was given: everything but the test part.
+    links = links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives)
+    return replace(new, links=links)
 
 
 def _export_click(

@@ -77,6 +77,11 @@ class NetworkGraph:
         weighted = self._weights and any(self.view.has_weights(each) for each in self.edge_types)
         return ("weight",) if weighted else ()
 
+    @property
+    def source_scales(self) -> dict[EdgeType, NDArray[np.float32]]:
+        """By relation one over the root of the degree of each source; none where degrees do not normalize."""
+        return {edge_type: leaving.numpy() for edge_type, (leaving, _) in self._degrees.items()}
+
     def layers_of(self, sample: HeteroSample[Tensor], layers: int) -> list[LayerEdges]:
         """Return what each of so many layers works on: the first on all hops, the last on the first alone.
 

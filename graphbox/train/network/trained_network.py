@@ -29,8 +29,9 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.models.features import FeatureSizes, LearntFeature
 from graphbox.models.graph_inputs import InputSizes
-from graphbox.models.graph_layers import LayerKind, layer_kind
+from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import GraphNetwork, NetworkShape
+from graphbox.models.layer_kinds import LayerKind, layer_kind
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
@@ -141,6 +142,24 @@ class NetworkVectors:
 
 
 @dataclass(frozen=True, eq=False)
+class NetworkParts:
+    """What an encoder of the nodes of a graph is made of.
+
+    Attributes:
+        network: in evaluation mode, on the CPU.
+        edges: all edges of each relation, by node indices, as every layer reads them.
+        inputs: by node type float32 [nodes, dim], what goes into the first layer.
+        source_scales: by relation float32 [sources], one over the root of the degree of each source, which
+            the weights of edges have been multiplied by; none where degrees do not normalize.
+    """
+
+    network: GraphNetwork
+    edges: Mapping[EdgeType, Edges]
+    inputs: Vectors
+    source_scales: Mapping[EdgeType, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
 class TrainedNetwork:
     """See the module.
 
@@ -179,12 +198,7 @@ class TrainedNetwork:
             UsageError: the graph lacks an edge type, a feature, or weights that the network was trained with;
                 or features are of another kind.
         """
-        kind = self._layer_kind()
-        seen = self._graph(graph, kind)
-        data = self._data(GraphView(graph, None))
-        network = self._network(kind, seen)
-        for name, rows in self.rows.items():
-            network.input_module(name).set_trained_rows(rows.take, _places(rows.ids, graph.arrow_ids(name)))
+        network, seen, data = self._in(GraphView(graph, None))
         vectors = embed_graph(network, seen, data, nodes=nodes, threads=threads)
         if isinstance(self.head, ClassHead):
             logits = network.head(torch.from_numpy(vectors[self.head.node_type])).numpy()
@@ -195,6 +209,27 @@ class TrainedNetwork:
         degree = torch.from_numpy(self.head.in_degree(graph))
         targets = scorer.targets(torch.from_numpy(vectors[self.head.target_type]), degree).numpy()
         return NetworkVectors({self.head.node_type: sources}, target=targets)
+
+    @torch.no_grad()
+    def parts(self, view: GraphView) -> NetworkParts:
+        """Return what an encoder of the nodes of a graph is made of.
+
+        Args:
+            view: the graph, without what the network was not given.
+
+        Raises:
+            UsageError: see :meth:`over`.
+        """
+        network, seen, data = self._in(view)
+        inputs: Vectors = {}
+        for name in seen.node_types:
+            inputs[name] = np.empty((view.num_nodes(name), self.config.dim), np.float32)
+            for first in range(0, len(inputs[name]), _BLOCK_ROWS):
+                block = torch.arange(first, min(first + _BLOCK_ROWS, len(inputs[name])))
+                batch = {name: data[name].take(block)}
+                rows = {name: network.input_module(name).fetch(batch[name])}
+                inputs[name][first : first + len(block)] = network.enter(batch, rows)[name].numpy()
+        return NetworkParts(network, dict(seen.whole().edges), inputs, seen.source_scales)
 
     def classify(
         self, graph: Graph, nodes: NDArray[np.int64], threads: int | None = None
@@ -220,6 +255,11 @@ class TrainedNetwork:
         probability, best = torch.softmax(torch.from_numpy(logits[nodes]), dim=1).max(dim=1)
         return [head.classes[number] for number in best.tolist()], probability.numpy()
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes of a network that classifies nodes; none of one of links."""
+        return self.head.classes if isinstance(self.head, ClassHead) else ()
+
     def is_known(self, graph: Graph, node_type: str) -> NDArray[np.bool_]:
         """Return of which nodes of a type there is anything to go by: bool [nodes].
 
@@ -229,7 +269,7 @@ class TrainedNetwork:
         known = np.full(graph.num_nodes(node_type), bool(self.learnt[node_type]))
         if node_type in self.rows:
             known |= _places(self.rows[node_type].ids, graph.arrow_ids(node_type)) >= 0
-        view = self._view(graph)
+        view = self._view(GraphView(graph, None))
         for edge_type in self.edge_types:
             if edge_type[2] == node_type:
                 known |= np.diff(view.csc(edge_type).indptr) > 0
@@ -244,8 +284,16 @@ class TrainedNetwork:
             own = import_by_path(self.config.layer, "the layer of the network")
         return layer_kind(self.config.layer, own)
 
-    def _view(self, graph: Graph) -> GraphView:
-        view = GraphView(graph, None)
+    def _in(self, view: GraphView) -> tuple[GraphNetwork, NetworkGraph, NetworkData]:
+        """Return the network with the rows of a graph's nodes, the graph as it sees it, and its features."""
+        kind = self._layer_kind()
+        seen, data = self._graph(view, kind), self._data(view)
+        network = self._network(kind, seen)
+        for name, rows in self.rows.items():
+            network.input_module(name).set_trained_rows(rows.take, _places(rows.ids, view.arrow_ids(name)))
+        return network, seen, data
+
+    def _view(self, view: GraphView) -> GraphView:
         view = view.with_reverse_edges() if self.config.reverse else view
         for edge_type in self.edge_types:
             if edge_type not in view.edge_types:
@@ -253,14 +301,14 @@ class TrainedNetwork:
                 raise UsageError(
                     f"expected the edge type {text}, which the network was trained with, received a graph "
                     "without it",
-                    where=f"graph {graph.name}",
+                    where=f"graph {view.name}",
                     hint=did_you_mean(text, known) or f"there are: {', '.join(known) or 'none'}",
                 )
         return view
 
-    def _graph(self, graph: Graph, kind: LayerKind) -> NetworkGraph:
+    def _graph(self, view: GraphView, kind: LayerKind) -> NetworkGraph:
         found = NetworkGraph(
-            self._view(graph),
+            self._view(view),
             self.edge_types,
             merge=self.is_merged,
             weights=self.config.edge_weights,
@@ -269,7 +317,7 @@ class TrainedNetwork:
         if self.weighted and not found.edge_attributes:
             raise UsageError(
                 "expected edges with weights, as those that the network was trained with, received none",
-                where=f"graph {graph.name}",
+                where=f"graph {view.name}",
             )
         return found
 
