@@ -11,9 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphbox.artifact import Artifact, Manifest
-from graphbox.deploy import DeployedEncoder, open_encoder
-from graphbox.errors import FormatError, InvalidRequestError, NotFoundError, UnsupportedError, UsageError
+from graphbox.artifact import Artifact, Manifest, PaddedBlockForm
+from graphbox.deploy import DeployedEncoder, UnseenNode, open_encoder
+from graphbox.deploy.feeds import PaddedBlockFeeds
+from graphbox.errors import (
+    DoesNotFitError,
+    FormatError,
+    InvalidRequestError,
+    NotFoundError,
+    UnsupportedError,
+    UsageError,
+)
 from tests.artifact.sample_model import SampleModel, make_model, onnx_of, write_embedding, write_encoder
 
 
@@ -74,6 +82,35 @@ def test_embeddings_are_rows_and_neighbours_are_of_the_same_type(
     np.testing.assert_allclose(score, np.take_along_axis(cosine, index, axis=1), atol=1e-6)
     assert embedding.target_type("tag") == "tag"
     assert embedding.query_types == ("package", "tag")
+
+
+def test_memory_of_neighbours_is_bounded_before_it_is_taken(
+    encoder: DeployedEncoder, sample: SampleModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = encoder.artifact.preprocess
+    assert isinstance(form, PaddedBlockForm)
+    feeds = PaddedBlockFeeds(encoder.artifact, form)
+    with pytest.raises(DoesNotFitError, match="vectors take at most 100 bytes, received lists of up to"):
+        feeds.build(np.arange(40), most_bytes=100)
+    nodes = list(range(40))
+    monkeypatch.setattr("graphbox.deploy.encoder._CHUNK_BYTES", 2_000)  # of a few nodes
+    np.testing.assert_allclose(encoder.encode_indices(np.arange(40)), sample.encode(nodes), atol=2e-6)
+    monkeypatch.setattr("graphbox.deploy.encoder._QUERY_BYTES", 100)
+    with pytest.raises(DoesNotFitError):
+        encoder.encode_indices(np.arange(40))
+
+
+def test_models_without_what_it_takes_encode_no_unseen_nodes(
+    encoder: DeployedEncoder, embedding: DeployedEncoder
+) -> None:
+    with pytest.raises(UnsupportedError, match="encodes those of its graph alone"):
+        encoder.encode_unseen([UnseenNode()])
+    with pytest.raises(UnsupportedError, match="looks stored vectors up"):
+        embedding.encode_unseen([UnseenNode()])
+    for model in (encoder, embedding):
+        assert model.classes == ()
+        with pytest.raises(UnsupportedError, match="this model has no classes"):
+            model.classify(["package-001"])
 
 
 def test_ids_map_there_and_back(encoder: DeployedEncoder) -> None:
