@@ -36,7 +36,7 @@ from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, UnsupportedError, UsageError
 from graphbox.package_folder import FOLDER_VARIABLE
 
-__all__ = ["check_adapter"]
+__all__ = ["Check", "FailedCaseError", "RefusedCaseError", "cases", "check_adapter"]
 
 _BATCHES = (0, 1, 2, 31, 256)
 _THREADS = 8
@@ -72,7 +72,7 @@ def check_adapter(target: str, cycles: int = 1000) -> ConformanceReport:
     adapter, device = choose(target)
     with compile_model(adapter, sum_model(), device, Options()) as program:
         runtime = program.effective["runtime"]
-    cases = tuple(_result(name, check, adapter, device) for name, check in _cases(adapter, cycles))
+    results = tuple(_result(name, check, adapter, device) for name, check in cases(adapter, cycles))
     return ConformanceReport(
         adapter=adapter.name,
         device=device.name,
@@ -80,31 +80,40 @@ def check_adapter(target: str, cycles: int = 1000) -> ConformanceReport:
         runtime=runtime,
         graphbox=metadata.version("graphbox"),
         seconds=round(time.perf_counter() - start, 1),
-        cases=cases,
+        cases=results,
     )
 
 
-class _FailedCaseError(Exception):
-    """A case found something other than the contract says."""
+class FailedCaseError(Exception):
+    """A case found a breach of the contract."""
 
 
-class _RefusedCaseError(Exception):
-    """The adapter does not support what the case needs, and says so."""
+class RefusedCaseError(Exception):
+    """The adapter does not support what the case needs; the message has its reason."""
 
 
 def _result(name: str, check: Check, adapter: Adapter, device: Device) -> CaseResult:
     try:
         check(adapter, device)
-    except _RefusedCaseError as refusal:
+    except RefusedCaseError as refusal:
         return CaseResult(name, "refused", str(refusal))
-    except _FailedCaseError as failure:
+    except FailedCaseError as failure:
         return CaseResult(name, "failed", str(failure))
     except Exception as error:  # noqa: BLE001 - whatever an adapter raises is a finding about it
         return CaseResult(name, "failed", f"{type(error).__name__}: {error}")
     return CaseResult(name, "passed")
 
 
-def _cases(adapter: Adapter, cycles: int) -> Iterator[tuple[str, Check]]:
+def cases(adapter: Adapter, cycles: int = 1000) -> Iterator[tuple[str, Check]]:
+    """Yield the name and the check of each case.
+
+    A check takes the adapter and the device; it raises `FailedCaseError`, `RefusedCaseError`, or what the
+    adapter raises where it must not.
+
+    Args:
+        adapter: that is tested.
+        cycles: see `check_adapter`.
+    """
     for operator in OPERATORS:
         yield f"operator {operator.name}", _operator_check(operator)
     yield from (
@@ -118,8 +127,8 @@ def _cases(adapter: Adapter, cycles: int) -> Iterator[tuple[str, Check]]:
         ("refuses a wrong dtype", _refused(lambda x: {"x": x.astype(np.float64)})),
         ("refuses a wrong rank", _refused(lambda x: {"x": np.ravel(x)})),
         ("refuses a wrong size", _refused(lambda x: {"x": x[:, :-1]})),
-        ("refuses a negative position", _refused_position(-1)),
-        ("refuses a position beyond the rows", _refused_position(5)),
+        ("refuses a negative position", _refused_positions(-1, -5, -(2**31))),
+        ("refuses a position beyond the rows", _refused_positions(5, 2**31 - 1, 2**62)),
         ("passes NaN and infinity on", _not_finite),
         ("accepts strided feeds", _strided),
         ("writes into out", _out),
@@ -138,7 +147,7 @@ def _operator_check(case: OperatorCase) -> Check:
         support = adapter.supports(model, device)
         if not support.supported:
             _expect(UnsupportedError, lambda: compile_model(adapter, model, device, Options()))
-            raise _RefusedCaseError(support.reason or "it gives no reason")
+            raise RefusedCaseError(support.reason or "it gives no reason")
         with compile_model(adapter, model, device, Options()) as program:
             tolerance = _TOLERANCE.get(program.effective["precision"], _LOWER_PRECISION_TOLERANCE)
             for batch in _BATCHES:
@@ -150,12 +159,12 @@ def _operator_check(case: OperatorCase) -> Check:
 
 def _compare(received: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: float, what: str) -> None:
     if received.shape != expected.shape or received.dtype != expected.dtype:
-        raise _FailedCaseError(
+        raise FailedCaseError(
             f"{what}: expected {expected.dtype} {expected.shape}, received {received.dtype} {received.shape}"
         )
     if not np.allclose(received, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
         error = np.abs(received.astype(np.float64) - expected.astype(np.float64)).max()
-        raise _FailedCaseError(f"{what}: expected an error of at most {tolerance:g}, received {error:g}")
+        raise FailedCaseError(f"{what}: expected an error of at most {tolerance:g}, received {error:g}")
 
 
 def _open_sum(adapter: Adapter, device: Device, threads: int = 1) -> CheckedProgram:
@@ -169,10 +178,10 @@ def _values(rows: int = 4) -> npt.NDArray[np.float32]:
 def _probe(adapter: Adapter, device: Device) -> None:
     devices = adapter.probe()
     if device.name not in [found.name for found in devices if found.available]:
-        raise _FailedCaseError(f"{device.name} was available and is not in {devices}")
+        raise FailedCaseError(f"{device.name} was available and is not in {devices}")
     silent = [found.name for found in devices if not found.available and not found.reason]
     if silent:
-        raise _FailedCaseError(f"no reason is given why these are not available: {silent}")
+        raise FailedCaseError(f"no reason is given why these are not available: {silent}")
 
 
 def _effective(adapter: Adapter, device: Device) -> None:
@@ -187,23 +196,23 @@ def _effective(adapter: Adapter, device: Device) -> None:
     with _open_sum(adapter, device) as program:
         effective = dict(program.effective)
     if {name: type(value) for name, value in effective.items()} != expected:
-        raise _FailedCaseError(f"expected the keys {sorted(expected)}, received {effective}")
+        raise FailedCaseError(f"expected the keys {sorted(expected)}, received {effective}")
     if effective["device"] != device.name:
-        raise _FailedCaseError(f"asked for {device.name}, runs on {effective['device']}")
+        raise FailedCaseError(f"asked for {device.name}, runs on {effective['device']}")
 
 
 def _threads(adapter: Adapter, device: Device) -> None:
     for threads in (1, 2):
         with _open_sum(adapter, device, threads) as program:
             if program.effective["threads"] > threads:
-                raise _FailedCaseError(f"asked for {threads} threads, uses {program.effective['threads']}")
+                raise FailedCaseError(f"asked for {threads} threads, uses {program.effective['threads']}")
 
 
 def _unknown_operator(adapter: Adapter, device: Device) -> None:
     model = sum_model(operator="NoSuchOperator")
     support = adapter.supports(model, device)
     if support.supported or not support.reason or "NoSuchOperator" not in support.reason:
-        raise _FailedCaseError(f"expected a refusal that names NoSuchOperator, received {support}")
+        raise FailedCaseError(f"expected a refusal that names NoSuchOperator, received {support}")
     _expect(UnsupportedError, lambda: compile_model(adapter, model, device, Options()))
 
 
@@ -222,12 +231,20 @@ def _refused(feeds: Callable[[npt.NDArray[np.float32]], dict[str, npt.NDArray[An
     return check
 
 
-def _refused_position(position: int) -> Check:
+def _refused_positions(*positions: int) -> Check:
+    """Return the check that positions of either type among 5 rows are refused."""
+
     def check(adapter: Adapter, device: Device) -> None:
-        with compile_model(adapter, gather_model(), device, Options()) as program:
-            positions = np.array([0, position], np.int64)
-            feeds: dict[str, npt.NDArray[Any]] = {"rows": np.ones((5, 2), np.float32), "positions": positions}
-            _expect(InvalidRequestError, lambda: program.run(feeds))
+        for dtype in (np.int64, np.int32):
+            with compile_model(adapter, gather_model(dtype), device, Options()) as program:
+                for position in positions:
+                    if position > np.iinfo(dtype).max:
+                        continue
+                    feeds: dict[str, npt.NDArray[Any]] = {
+                        "rows": np.ones((5, 2), np.float32),
+                        "positions": np.array([0, position], dtype),
+                    }
+                    _expect(InvalidRequestError, functools.partial(program.run, feeds))
 
     return check
 
@@ -239,7 +256,7 @@ def _expect(
         result = call()
     except expected:
         return
-    raise _FailedCaseError(f"expected a refusal, received {result}")
+    raise FailedCaseError(f"expected a refusal, received {result}")
 
 
 def _not_finite(adapter: Adapter, device: Device) -> None:
@@ -264,7 +281,7 @@ def _out(adapter: Adapter, device: Device) -> None:
         result = program.run({"x": values}, {"result": out})["result"]
         _compare(out, values + values, 1e-5, "out")
         if not np.shares_memory(result, out):
-            raise _FailedCaseError("expected the array given as out to be returned, received another")
+            raise FailedCaseError("expected the array given as out to be returned, received another")
         _expect(InvalidRequestError, lambda: program.run({"x": values}, {"result": out[:2]}))
 
 
@@ -274,7 +291,7 @@ def _repeatable(adapter: Adapter, device: Device) -> None:
     with compile_model(adapter, case.model(), device, Options()) as program:
         first, second = (program.run(feeds)["result"].tobytes() for _ in range(2))
     if first != second:
-        raise _FailedCaseError("two calls with the same feeds gave different bits")
+        raise FailedCaseError("two calls with the same feeds gave different bits")
 
 
 def _concurrent(adapter: Adapter, device: Device) -> None:
@@ -285,7 +302,7 @@ def _concurrent(adapter: Adapter, device: Device) -> None:
     with _open_sum(adapter, device) as program, concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         wrong = [number for number, right in enumerate(pool.map(answer, range(400))) if not right]
     if wrong:
-        raise _FailedCaseError(f"{len(wrong)} of 400 calls got another call's rows")
+        raise FailedCaseError(f"{len(wrong)} of 400 calls got another call's rows")
 
 
 def _close(adapter: Adapter, device: Device) -> None:
@@ -307,7 +324,7 @@ def _cycles_check(cycles: int) -> Check:
         cycle(cycles)
         growth = _resident_bytes() - before
         if growth > _MAX_GROWTH_BYTES:
-            raise _FailedCaseError(f"expected at most {_MAX_GROWTH_BYTES} bytes more, received {growth}")
+            raise FailedCaseError(f"expected at most {_MAX_GROWTH_BYTES} bytes more, received {growth}")
 
     return check
 
@@ -321,7 +338,7 @@ def _killed(adapter: Adapter, device: Device) -> None:
         while process.poll() is None and not any(Path(folder).iterdir()):
             if time.monotonic() > deadline:
                 process.kill()
-                raise _FailedCaseError(f"a process built nothing within {_BUILD_TIMEOUT_S:g} s")
+                raise FailedCaseError(f"a process built nothing within {_BUILD_TIMEOUT_S:g} s")
             time.sleep(_POLL_S)
         process.kill()
         process.wait()

@@ -1,7 +1,6 @@
-"""How another package adds a target: an adapter over ONNX's own reference evaluator, slow and exact.
+"""Adapter for ONNX's own reference evaluator, which computes with NumPy: slow and exact.
 
-A package makes it known with the entry point
-``[graphbox.adapters] onnx_reference = "graphbox_onnx_reference:adapter"``; nothing of graphbox changes.
+The entry point ``onnx_reference`` of the group ``graphbox.adapters`` in ``pyproject.toml`` registers it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import numpy.typing as npt
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from graphbox.artifact import inspect_onnx
 from graphbox.deploy import Device, Effective, Options, Package, Support, TensorSpec
-from graphbox.deploy.protocol import DTYPE_OF, Feeds
+from graphbox.deploy.protocol import API_VERSION, DTYPE_OF, Feeds
 from graphbox.errors import InvalidRequestError, UnsupportedError
 
 
@@ -26,22 +26,22 @@ class ReferenceProgram:
         try:
             proto = onnx.load_model_from_string(model)
             onnx.checker.check_model(proto, full_check=True)
-            self._evaluator = ReferenceEvaluator(proto)
+            self._evaluator: Any = ReferenceEvaluator(proto)
         except Exception as error:
             raise UnsupportedError(f"the reference evaluator cannot load the model: {error}") from error
         self.inputs = [_tensor(value) for value in proto.graph.input]
         self.outputs = [_tensor(value) for value in proto.graph.output]
-        operators = {node.op_type for node in proto.graph.node}
         self.effective: Effective = {
             "provider": "ReferenceEvaluator",
             "device": device.name,
-            "precision": "int8_dynamic" if "MatMulInteger" in operators else "float32",
+            "precision": inspect_onnx(model, "the model").precision,  # NumPy keeps the types of the model
             "threads": 1,
             "fallback_nodes": [],
             "runtime": f"onnx {onnx.__version__}",
         }
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Run the model; see `graphbox.deploy.Program.run`."""
         names = [tensor.name for tensor in self.outputs]
         try:
             values = dict(zip(names, self._evaluator.run(names, dict(feeds)), strict=True))
@@ -55,20 +55,23 @@ class ReferenceProgram:
         return values
 
     def close(self) -> None:
-        del self._evaluator
+        """Drop the model."""
+        self._evaluator = None
 
 
 class OnnxReference:
-    """The adapter."""
+    """Adapter with one device; it compiles nothing ahead."""
 
     name = "onnx_reference"
-    api = 1
+    api = API_VERSION
     builds_ahead = False
 
     def probe(self) -> list[Device]:
+        """Return the evaluator, which is there wherever this module can be imported."""
         return [Device("numpy", "other", "ONNX reference evaluator", available=True)]
 
     def supports(self, model: bytes, device: Device) -> Support:
+        """Return whether the evaluator loads the model."""
         try:
             ReferenceProgram(model, device)
         except UnsupportedError as error:
@@ -76,9 +79,10 @@ class OnnxReference:
         return Support(supported=True)
 
     def build(self, model: bytes, device: Device, options: Options, folder: Path) -> None:
-        """The evaluator reads the model itself: there is nothing to write."""
+        """Write nothing: the evaluator reads the model itself."""
 
     def load(self, package: Package) -> ReferenceProgram:
+        """Return a model ready to run."""
         return ReferenceProgram(package.model, package.device)
 
 
