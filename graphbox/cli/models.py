@@ -206,7 +206,7 @@ def add_model(
                     f"  {label:<7} {spec.name} {spec.datatype} [{sizes}]", markup=False, soft_wrap=True
                 )
         for rows in manifest.tables.values():
-            console.print(f"  rows    {rows.rows:,} of {rows.dim}, {rows.codec}", markup=False)
+            console.print(f"  rows    {rows.rows:,} x {rows.dim}, {rows.codec}", markup=False)
         if record.active:
             print_servers(servers, console)
         else:

@@ -125,7 +125,7 @@ def test_rows_are_served_with_their_neighbours(graphbox: Call, files: Path) -> N
     given = ("models", "add", "words", "rows.npy", "--ids", "ids.txt", "--score", "dot", "--type", "word")
     outcome = graphbox(*given)
     assert outcome.code == 0, outcome.err
-    assert "rows    40 of 8, float32" in outcome.out
+    assert "rows    40 x 8, float32" in outcome.out
     with served(files) as url:
         status, answer = ask(f"{url}api/v1/models/words/neighbors?id=w3&k=4")
         scores = ROWS @ ROWS[3]
