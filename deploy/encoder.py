@@ -197,13 +197,17 @@ class DeployedEncoder(DeployedModel):
         self, indices: npt.NDArray[np.int64], unseen: UnseenFeeds | None = None
     ) -> dict[str, npt.NDArray[np.float32]]:
         """Return the outputs of the ONNX part for nodes, chunk by chunk, whose memory is bounded."""
-        parts = [
-            self._computed_at_once(indices[start : start + _CHUNK_QUERIES], unseen)
-            for start in range(0, max(len(indices), 1), _CHUNK_QUERIES)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if len(indices) <= _CHUNK_QUERIES:
+            return self._computed_at_once(indices, unseen)
+        # Written into place: the memory of many small arrays would stay with the allocator.
+        found: dict[str, npt.NDArray[np.float32]] = {}
+        for start in range(0, len(indices), _CHUNK_QUERIES):
+            part = self._computed_at_once(indices[start : start + _CHUNK_QUERIES], unseen)
+            for name, values in part.items():
+                if not start:
+                    found[name] = np.empty((len(indices), values.shape[1]), np.float32)
+                found[name][start : start + len(values)] = values
+        return found
 
     def _computed_at_once(
         self, indices: npt.NDArray[np.int64], unseen: UnseenFeeds | None

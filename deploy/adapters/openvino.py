@@ -9,12 +9,14 @@ float32 is asked for, and the precision is read back from what was compiled.
 
 from __future__ import annotations
 
+import functools
 import io
 import queue
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -44,7 +46,7 @@ class OpenVinoProgram:
         openvino = _openvino()
         folder = package.folder
         assert folder is not None  # noqa: S101 - this adapter builds ahead
-        core, plugin = openvino.Core(), _plugin(package.device)
+        core, plugin = _core(), _plugin(package.device)
         with _refusals():
             settings = _settings(core, plugin, package.options)
             self._compiled: Any = core.import_model((folder / _COMPILED).read_bytes(), plugin, settings)
@@ -109,7 +111,7 @@ class OpenVino:
             openvino = _openvino()
         except BackendMissingError as error:
             return [Device("cpu", "cpu", "OpenVINO", available=False, reason=error.message)]
-        core = openvino.Core()
+        core = _core()
         return [_probed(core, name, openvino.__version__) for name in core.available_devices]
 
     def supports(self, model: bytes, device: Device) -> Support:
@@ -140,6 +142,25 @@ def _openvino() -> Any:
             f"expected the package `openvino`, which is not there ({error})",
             hint="`pip install 'graphbox[openvino]'`",
         ) from error
+
+
+@functools.cache
+def _core() -> Any:
+    """Return the core of this process, with its plugins loaded, made by a thread that ends.
+
+    The plugin for CPUs gives the thread that loads it an alternate stack for signals, which is too small for
+    Python's handlers on processors with AMX: SIGTERM would crash the process.
+    """
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(_loaded_core).result()
+
+
+def _loaded_core() -> Any:
+    core = _openvino().Core()
+    for plugin in core.available_devices:
+        with suppress(RuntimeError):  # `_probed` meets it again, and says so
+            core.get_property(plugin, "FULL_DEVICE_NAME")
+    return core
 
 
 def _probed(core: Any, plugin: str, version: str) -> Device:
@@ -185,7 +206,7 @@ def _settings(core: Any, plugin: str, options: Options) -> dict[str, Any]:
 
 
 def _compiled(model: bytes, device: Device, options: Options) -> Any:
-    core, plugin = _openvino().Core(), _plugin(device)
+    core, plugin = _core(), _plugin(device)
     _refuse_steps_of_rows(model)
     with _refusals():
         return core.compile_model(
