@@ -170,7 +170,7 @@ class DeployedEncoder(DeployedModel):
 
     @cached_property
     def unseen_reader(self) -> UnseenReader:
-        """What reads nodes that the model was never given.
+        """Reader of nodes that the model was never given.
 
         Raises:
             UnsupportedError: the model encodes the nodes of its graph alone.

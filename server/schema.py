@@ -379,7 +379,7 @@ class EncodeRequest(BaseModel):
 
 
 class EncodedNode(Answer):
-    """What an encoder makes of a node."""
+    """Embedding and class probabilities of a node."""
 
     embedding: list[float]
     probabilities: dict[str, float] = Field(

@@ -16,6 +16,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -42,8 +43,18 @@ _OPTIONS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--remote-debugging-pipe",
 )
-# Chromium reads descriptor 3 and writes 4. Opened by path, as `sh` duplicates descriptors of one digit only.
-_START = 'exec "$0" "$@" 3</proc/self/fd/{read} 4>/proc/self/fd/{write}'
+# Chromium reads descriptor 3 and writes 4. `subprocess` cannot renumber descriptors, so a Python process does
+# and becomes Chromium. It copies them first: those given may be 3 and 4 themselves, the other way round.
+_LAUNCHER = """
+import fcntl, os, sys
+given = [int(number) for number in sys.argv[1:3]]
+copies = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 10) for number in given]
+for number in given:
+    os.close(number)
+for number, copy in zip((3, 4), copies):
+    os.dup2(copy, number)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 
 
 class PageError(Exception):
@@ -80,9 +91,9 @@ class Chromium:
         self._read, child_writes = os.pipe()
         # Its sandbox does not work for root, who runs tests in containers.
         sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
-        start = _START.format(read=child_reads, write=child_writes)
+        launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(child_reads), str(child_writes)]
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", start, executable, *_OPTIONS, *sandbox, f"--user-data-dir={self._profile}"],
+            [*launcher, executable, *_OPTIONS, *sandbox, f"--user-data-dir={self._profile}"],
             pass_fds=(child_reads, child_writes),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -100,7 +111,7 @@ class Chromium:
 
     @property
     def is_running(self) -> bool:
-        """Whether the browser was neither closed nor ended."""
+        """True until the browser is closed or ends."""
         return self._write >= 0 and self._process.poll() is None
 
     def call(self, function: str, *arguments: object) -> Any:

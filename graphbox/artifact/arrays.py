@@ -67,7 +67,7 @@ def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int
     before it reads.
 
     Raises:
-        ValueError: it is none, or has more or fewer numbers than it claims.
+        ValueError: there is no such header, or the file has more or fewer numbers than it says.
     """
     stream.seek(0)
     start = stream.read(len(_MAGIC) + 2)

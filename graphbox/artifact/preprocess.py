@@ -125,7 +125,7 @@ class LayerSpec(Record):
 
 
 class NodeFeature(Record):
-    """What a feature adds to the row of a node that was never seen.
+    """Contribution of a feature to the row of a node that was never seen.
 
     Attributes:
         name: of the feature.
@@ -152,7 +152,7 @@ class NodeFeature(Record):
 
 
 class UnseenInputs(Record):
-    """What goes into the first layer for a node that was never seen: a bias, and what its features add.
+    """Input of the first layer for a node that was never seen: a bias, and the contributions of features.
 
     Attributes:
         bias: a ``float32 [dim of a row]`` array.

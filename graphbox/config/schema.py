@@ -30,7 +30,7 @@ class ExportConfig(Section):
     model: Name
     """Trained model, a key of `models`."""
     form: Literal["vectors", "encoder"] | None = None
-    """What is served: `vectors` of all nodes that there are, looked up; or an `encoder` that computes them
+    """Form that is served: stored `vectors` of all nodes, looked up; or an `encoder` that computes them
     from rows and neighbours. `gnn` has both, by default `vectors`; its encoder computes those of nodes that
     were never seen, too. `sage` is an encoder, other models of nodes are vectors."""
     max_neighbors: PositiveInt | None = None

@@ -22,7 +22,7 @@ __all__ = ["EmbeddingOptions", "add_model"]
 
 @dataclass(frozen=True)
 class EmbeddingOptions:
-    """How a file of rows is read.
+    """Options for reading a file of rows.
 
     Attributes:
         node_type: that the ids are of.

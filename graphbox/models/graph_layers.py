@@ -54,7 +54,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class PaddedLayerInputs:
-    """What a layer works on where neighbours are padded tables.
+    """Inputs of a layer over padded neighbour tables.
 
     Targets are the nodes that get an output. Position 0 among the nodes below stands for an absent node.
 

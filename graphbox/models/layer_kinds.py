@@ -27,7 +27,7 @@ from graphbox.models.graph_layers import (
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What a layer is made of.
+    """Sizes and options from which a layer is made.
 
     Attributes:
         dim: length of the vectors that go in and come out.
@@ -45,13 +45,13 @@ class LayerShape:
 
     @property
     def is_heterogeneous(self) -> bool:
-        """Whether there is more than one node type or relation."""
+        """True with more than one node type or relation."""
         return len(self.node_types) > 1 or len(self.relations) > 1
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """What is special about a kind of layer.
+    """Properties of a kind of layer.
 
     Attributes:
         make: makes it.

@@ -36,7 +36,7 @@ class PaddedNeighbors:
 
     @property
     def mask(self) -> Tensor:
-        """Which slots have a neighbour: bool [n, F]."""
+        """Mask of the slots that have a neighbour: bool [n, F]."""
         return self.index > 0
 
 

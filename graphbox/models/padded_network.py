@@ -20,7 +20,7 @@ RelationGroup = tuple[EdgeType, ...]
 
 @dataclass(frozen=True)
 class PaddedLayerPlan:
-    """What a layer reads for queries of one node type.
+    """Relations and own positions that a layer reads for queries of one node type.
 
     Attributes:
         groups: the relations that arrive at the layer's targets.

@@ -24,7 +24,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class HostileReport:
-    """What came of the cases.
+    """Outcomes of the cases.
 
     Attributes:
         outcomes: how often each: ``answered``, or the name of a typed error.

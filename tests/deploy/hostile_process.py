@@ -36,7 +36,7 @@ _MAY_OPEN = ("/proc/", "/sys/", "/dev/", "/usr/", "/lib", sys.prefix, sys.base_p
 
 
 class _Reads:
-    """What was opened outside of the version: by Python, and by anything else of this process."""
+    """Files opened outside of the version: by Python, and by anything else of this process."""
 
     def __init__(self, outside: Outside, allowed: tuple[str, ...]) -> None:
         self._allowed = (*_MAY_OPEN, *allowed)

@@ -1,4 +1,4 @@
-"""What OpenVINO must not change in the process that loads it."""
+"""Effects of loading OpenVINO on the process."""
 
 from __future__ import annotations
 

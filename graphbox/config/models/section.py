@@ -30,7 +30,7 @@ class ModelSection(Section):
     """Whether models of the kind embed the nodes of graphs that they were not trained on."""
 
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("vectors",)
-    """What `export.NAME.form` can be for models of the kind, the default first; none where there is no choice
+    """Values of `export.NAME.form` for models of the kind, the default first; none where there is no choice
     of stored vectors."""
 
     PARTS_IN_TIME: ClassVar[bool] = False

@@ -143,7 +143,7 @@ class NetworkVectors:
 
 @dataclass(frozen=True, eq=False)
 class NetworkParts:
-    """What an encoder of the nodes of a graph is made of.
+    """Network, edges and inputs of an encoder of the nodes of a graph.
 
     Attributes:
         network: in evaluation mode, on the CPU.

@@ -498,7 +498,7 @@ export interface components {
     };
     /**
      * EncodedNode
-     * @description What an encoder makes of a node.
+     * @description Embedding and class probabilities of a node.
      */
     EncodedNode: {
       /** Embedding */
