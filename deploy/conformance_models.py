@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -154,6 +155,7 @@ _WEIGHT, _VECTOR = _fixed(5, 4), _fixed(4)
 _BIAS = OperatorCase(
     "Add constant", {"x": _float(4)}, lambda f: f["x"] + _VECTOR, {"b": _VECTOR}, operator="Add"
 )
+_SLOPE = np.float32(0.2)
 _CODES = np.arange(20, dtype=np.uint8).reshape(5, 4)
 
 OPERATORS: tuple[OperatorCase, ...] = (
@@ -170,6 +172,26 @@ OPERATORS: tuple[OperatorCase, ...] = (
     _unary("Relu", lambda x: np.maximum(x, 0)),
     _unary("Sigmoid", lambda x: 1 / (1 + np.exp(-x))),
     _unary("Tanh", np.tanh),
+    _unary("Gelu", lambda x: x * (1 + np.vectorize(math.erf, otypes=[float])(x / math.sqrt(2))) / 2),
+    OperatorCase(
+        "LeakyRelu",
+        {"x": _float(5)},
+        lambda f: np.where(f["x"] < 0, _SLOPE * f["x"], f["x"]),
+        attributes={"alpha": 0.2},
+    ),
+    _binary("Greater", np.greater),
+    OperatorCase(
+        "Where",
+        {"x": _float(5), "y": _float(5)},
+        lambda f: np.where(f["x"] > f["y"], f["x"], f["y"]),
+        nodes=(Node("Greater", ["x", "y"], ["is_x"]), Node("Where", ["is_x", "x", "y"], ["result"])),
+    ),
+    OperatorCase(
+        "Slice",
+        {"x": _float(6)},
+        lambda f: f["x"][:, 1:4],
+        {name: np.array([number], np.int64) for name, number in (("from", 1), ("to", 4), ("axes", 1))},
+    ),
     _unary("Identity", np.asarray),
     _unary("Sqrt", _square_root),
     OperatorCase("Softmax", {"x": _float(5)}, lambda f: _softmax(f["x"]), attributes={"axis": 1}),

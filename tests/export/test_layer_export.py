@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphbox.artifact import inspect_onnx
 from graphbox.compress.quantize import quantize_onnx
+from graphbox.deploy.conformance_models import OPERATORS
 from graphbox.deploy.onnx_runtime import load_onnxruntime
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.models.graph_layers import PaddedLayerInputs
@@ -110,6 +112,12 @@ def test_the_exported_layer_is_the_layer_at_every_size(name: str) -> None:
             assert found.shape == expected.shape == (len(case.types) * batch, DIM)
             scale = max(1.0, float(np.abs(expected).max(initial=0)))
             assert float(np.abs(found - expected).max(initial=0)) <= 1e-4 * scale
+
+
+def test_the_conformance_kit_has_every_exported_operator() -> None:
+    operators = {name for kind in LAYER_KINDS for name in inspect_onnx(exported(kind).model, kind).operators}
+    tested = {name for case in OPERATORS for name in inspect_onnx(case.model(), case.name).operators}
+    assert operators <= tested
 
 
 def test_absent_neighbours_point_to_a_row_and_never_below_it() -> None:
