@@ -1,10 +1,12 @@
 """A model version on every target of this machine: its metrics, how long opening takes, what a call costs.
 
-    python benchmarks/targets.py WORKSPACE MODEL [--version N] [--targets NAME,...] [--json]
+    python -m benchmarks.targets WORKSPACE MODEL [--version N] [--targets NAME,...] [--json]
 
 Opens the version on each target, in a package folder that is empty at first (``cold`` compiles where the
 target compiles ahead), measures its task's test part as it is served, and calls its ONNX part with one row in
-turns: through graphbox, and through ONNX Runtime alone (``bare``).
+turns: through graphbox, and through ONNX Runtime alone (``bare``). The queries of the test part are the same
+on every target. A graphbox server, a Triton and a browser are started where they are installed; a target that
+is not there is reported with the reason.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.target_runtimes import EXTERNAL_TARGETS, RuntimeMissingError, started_runtime
 from graphbox.deploy import DeployedEncoder, open_model, targets
+from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
 from graphbox.package_folder import FOLDER_VARIABLE
 from graphbox.pipeline.run_data import RunData
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.workspace import ModelRecord, Workspace
 
 ROUNDS, CALLS = 15, 200
+SHOWN_METRICS = 2
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,15 @@ def main() -> None:
     options = _options()
     workspace = Workspace(options.workspace)
     record = workspace.model(options.model, options.version)
-    names = options.targets.split(",") if options.targets else _ready_targets()
+    names = options.targets.split(",") if options.targets else _all_targets()
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            os.environ[FOLDER_VARIABLE] = folder
-            show(figures_of(workspace, record, name), as_json=options.json)
+            os.environ[FOLDER_VARIABLE] = str(Path(folder) / "packages")
+            try:
+                with started_runtime(name, options.workspace, record, Path(folder)):
+                    show(figures_of(workspace, record, name), as_json=options.json)
+            except (RuntimeMissingError, BackendMissingError, NotFoundError, UnsupportedError) as error:
+                show_missing(name, str(error).splitlines()[0], as_json=options.json)
 
 
 def figures_of(workspace: Workspace, record: ModelRecord, target: str) -> Figures:
@@ -124,12 +133,14 @@ def _bare(model: DeployedEncoder, feeds: dict[str, Any]) -> Callable[[], object]
     return lambda: session.run(names, feeds)
 
 
-def _ready_targets() -> list[str]:
-    return [
-        f"{target.adapter}/{target.device.name}"
+def _all_targets() -> list[str]:
+    """Return the targets of this machine's processors and devices, there or not, and those elsewhere."""
+    found = [
+        f"{target.adapter}/{target.device.name}" if target.device is not None else target.adapter
         for target in targets()
-        if target.available and target.device is not None and target.device.kind != "other"
+        if target.device is None or target.device.kind != "other"
     ]
+    return [*found, *EXTERNAL_TARGETS]
 
 
 def show(figures: Figures, *, as_json: bool) -> None:
@@ -137,7 +148,8 @@ def show(figures: Figures, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(figures)), flush=True)
         return
-    metrics = " ".join(f"{name} {value:.4f}" for name, value in figures.metrics.items())
+    shown = list(figures.metrics.items())[:SHOWN_METRICS]
+    metrics = " ".join(f"{name} {value:.4f}" for name, value in shown)
     call = "" if figures.call_us is None else f"  call {figures.call_us:.1f} us"
     bare = "" if figures.bare_us is None else f" (bare {figures.bare_us:.1f} us)"
     print(
@@ -147,12 +159,20 @@ def show(figures: Figures, *, as_json: bool) -> None:
     )
 
 
+def show_missing(target: str, reason: str, *, as_json: bool) -> None:
+    """Print why a target was not measured."""
+    if as_json:
+        print(json.dumps({"target": target, "missing": reason}), flush=True)
+    else:
+        print(f"{target:24} not measured: {reason}", flush=True)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="a model version on every target of this machine")
     parser.add_argument("workspace", type=Path)
     parser.add_argument("model")
     parser.add_argument("--version", type=int, help="the active one when left out")
-    parser.add_argument("--targets", help="names, separated by commas; all that are ready when left out")
+    parser.add_argument("--targets", help="names, separated by commas; all when left out")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser.parse_args()
 
