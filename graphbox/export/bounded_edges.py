@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import Tensor
 from graphbox.graph.schema import EdgeType
 from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
+
+_RANGES = 16
 
 
 def bounded_edges(
@@ -32,20 +35,47 @@ def bounded_edges(
         is_loop = np.zeros(len(source), np.bool_)
         if normalized and edge_type[0] == edge_type[2]:
             is_loop = source == target
-        others = np.flatnonzero(~is_loop)
-        order = others[
-            np.lexsort((np.random.default_rng([seed, number]).random(len(others)), target[others]))
-        ]
-        counts = np.bincount(target[order], minlength=int(target.max(initial=-1)) + 1)
-        first = np.cumsum(counts) - counts
-        drawn = order[np.arange(len(order)) - first[target[order]] < most]
-        kept = np.sort(np.concatenate([drawn, np.flatnonzero(is_loop)]))
+        counts = np.bincount(target) - np.bincount(target[is_loop], minlength=int(target.max(initial=-1)) + 1)
+        is_kept = _drawn(target, ~is_loop, counts, most, np.random.default_rng([seed, number]))
+        kept = np.flatnonzero(is_kept | is_loop)
         weight = None if each.weight is None else each.weight[torch.from_numpy(kept)]
         if weight is not None and normalized:
             scale = np.maximum(counts / most, 1.0).astype(np.float32)[target[kept]]
             weight = weight * torch.from_numpy(np.where(is_loop[kept], np.float32(1), scale))
         found[edge_type] = Edges(each.index[:, torch.from_numpy(kept)], weight)
     return found
+
+
+def _drawn(
+    target: npt.NDArray[np.int64],
+    is_candidate: npt.NDArray[np.bool_],
+    counts: npt.NDArray[np.int64],
+    most: int,
+    random: np.random.Generator,
+) -> npt.NDArray[np.bool_]:
+    """Return which edges are drawn: bool [e]; of each target those with the ``most`` smallest random numbers.
+
+    Targets are sorted in a few ranges of about as many edges each, which bounds the memory of the sort.
+
+    Args:
+        target: int64 [e].
+        is_candidate: bool [e]; others are not drawn.
+        counts: int64 [targets], candidates of each target.
+        most: edges that are drawn of a target.
+        random: gives each candidate a number, in the order of the edges.
+    """
+    numbers = np.zeros(len(target))
+    numbers[is_candidate] = random.random(np.count_nonzero(is_candidate))
+    ends = np.cumsum(counts)
+    total = int(counts.sum())
+    bounds = np.searchsorted(ends, np.arange(1, _RANGES) * total / _RANGES)
+    is_drawn = np.zeros(len(target), np.bool_)
+    for low, high in itertools.pairwise([0, *np.unique(bounds).tolist(), len(counts)]):
+        of_range = np.flatnonzero(is_candidate & (target >= low) & (target < high))
+        order = of_range[np.lexsort((numbers[of_range], target[of_range]))]
+        first = ends[target[order]] - counts[target[order]] - (ends[low - 1] if low else 0)
+        is_drawn[order[np.arange(len(order)) - first < most]] = True
+    return is_drawn
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ A Gather of all their slots at once would leave the cache at large batches: they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,33 +76,32 @@ def group_relations(
 
 
 def group_edges(
-    group: Sequence[EdgeType], edges: Mapping[EdgeType, Edges], source: LiveRows, target: LiveRows
+    group: Sequence[EdgeType],
+    edges: Mapping[EdgeType, Edges],
+    source: LiveRows,
+    target: LiveRows,
+    edges_at_once: int = 1 << 20,
 ) -> RelationBlock:
     """Return the neighbours of each node in some relations as lists, in the order of the edges.
+
+    Edges are counted and then put into place, some at a time: beside the result memory is needed for these,
+    and for two numbers of each list.
 
     Args:
         group: edge types with the same source and the same target.
         edges: all edges of each, by node indices; either all have weights or none.
         source: rows of the artifact for sources.
         target: likewise of targets.
+        edges_at_once: most edges that are grouped at a time.
 
     Raises:
         DoesNotFitError: a node has more neighbours in a relation than a list can have.
     """
     relations = len(group)
-    sources, lists, weights = [], [], []
-    for number, each in enumerate(group):
-        ends = [end.numpy() for end in edges[each].index]
-        rows = source.rows(ends[0]), target.rows(ends[1])
-        # Removed nodes have no row; a network has an edge from each to itself all the same.
-        is_live = (source.nodes(rows[0]) == ends[0]) & (target.nodes(rows[1]) == ends[1])
-        sources.append(rows[0][is_live])
-        lists.append(rows[1][is_live] * relations + number)
-        weight = edges[each].weight
-        if weight is not None:
-            weights.append(weight.numpy()[is_live])
-    list_of_edge = np.concatenate(lists)
-    counts = np.bincount(list_of_edge, minlength=len(target) * relations)
+    parts = _Parts(group, edges, source, target, edges_at_once)
+    counts = np.zeros(len(target) * relations, np.int64)
+    for part in parts:
+        np.add.at(counts, part.lists, 1)
     longest = int(counts.max(initial=0))
     if longest > _MOST_NEIGHBORS:
         node, number = divmod(int(counts.argmax()), relations)
@@ -111,13 +110,64 @@ def group_edges(
             f"row {node} in {edge_type_text(group[number])}",
             hint="export it with `max_neighbors`, or as stored vectors (`form: vectors`)",
         )
-    order = np.argsort(list_of_edge, kind="stable")
-    return RelationBlock(
-        tuple(group),
-        counts.reshape(-1, relations).astype(np.uint16),
-        np.concatenate(sources)[order].astype(np.int32),
-        np.concatenate(weights)[order] if weights else None,
-    )
+    free = np.cumsum(counts) - counts
+    num_edges = int(counts.sum())
+    neighbors = np.empty(num_edges, np.int32)
+    is_weighted = any(edges[each].weight is not None for each in group)
+    weights = np.empty(num_edges, np.float32) if is_weighted else None
+    for part in parts:
+        order = np.argsort(part.lists, kind="stable")
+        lists = part.lists[order]
+        first = np.flatnonzero(np.diff(lists, prepend=-1))
+        lengths = np.diff(first, append=len(lists))
+        place = free[lists] + np.arange(len(lists)) - np.repeat(first, lengths)
+        free[lists[first]] += lengths
+        neighbors[place] = part.sources[order]
+        if weights is not None and part.weights is not None:
+            weights[place] = part.weights[order]
+    return RelationBlock(tuple(group), counts.reshape(-1, relations).astype(np.uint16), neighbors, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some edges of a relation between live nodes.
+
+    Attributes:
+        lists: int64 [e], the list that each belongs to: row of the target times relations, plus the relation.
+        sources: int64 [e], rows of the sources.
+        weights: float32 [e], or None.
+    """
+
+    lists: npt.NDArray[np.int64]
+    sources: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The edges of the relations of a group, in their order, some at a time; can be read more than once."""
+
+    group: Sequence[EdgeType]
+    edges: Mapping[EdgeType, Edges]
+    source: LiveRows
+    target: LiveRows
+    edges_at_once: int
+
+    def __iter__(self) -> Iterator[_Part]:
+        for number, each in enumerate(self.group):
+            index, weight = self.edges[each].index.numpy(), self.edges[each].weight
+            for start in range(0, index.shape[1], self.edges_at_once):
+                stop = start + self.edges_at_once
+                ends = index[:, start:stop]
+                sources, targets = self.source.rows(ends[0]), self.target.rows(ends[1])
+                # Removed nodes have no row; a network has an edge from each to itself all the same.
+                is_live = self.source.nodes(sources) == ends[0]
+                is_live &= self.target.nodes(targets) == ends[1]
+                yield _Part(
+                    targets[is_live] * len(self.group) + number,
+                    sources[is_live],
+                    None if weight is None else weight[start:stop].numpy()[is_live],
+                )
 
 
 def degrees(blocks: Sequence[RelationBlock], nodes: int) -> npt.NDArray[np.int64]:

@@ -47,6 +47,20 @@ def test_the_draw_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first.index, other.index)
 
 
+@pytest.mark.parametrize(("nodes", "count"), [(1, 50), (3, 400), (500, 400), (500, 20_000)])
+def test_drawn_edges_are_those_with_the_smallest_numbers_of_each_node(nodes: int, count: int) -> None:
+    random = np.random.default_rng(nodes)
+    index = np.minimum(random.integers(0, nodes, (2, count)), random.integers(0, nodes, (2, count)))
+    numbers = np.random.default_rng([5, 0]).random(count)
+    kept = [
+        edge
+        for node in range(nodes)
+        for edge in sorted(np.flatnonzero(index[1] == node), key=lambda edge: numbers[edge])[:7]
+    ]
+    found = bounded_edges({NEAR: Edges(torch.from_numpy(index))}, 7, 5, normalized=False)[NEAR]
+    np.testing.assert_array_equal(found.index.numpy(), index[:, np.sort(kept)])
+
+
 def test_normalized_weights_stand_for_all_edges_and_loops_stay() -> None:
     """Over many seeds the weights of drawn edges add up to those of all."""
     totals = []

@@ -28,6 +28,38 @@ def test_lists_have_the_edges_of_live_nodes_with_their_weights() -> None:
     assert degrees([block], 3).tolist() == [1, 4, 0]
 
 
+@pytest.mark.parametrize("edges_at_once", [1, 7, 100, 1 << 20])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lists_are_those_of_plain_loops_however_many_edges_are_read_at_once(
+    edges_at_once: int, weighted: bool
+) -> None:
+    random = np.random.default_rng(edges_at_once)
+    source, target = LiveRows(40, np.array([0, 7, 39])), LiveRows(30, np.array([3]))
+    group = [("user", name, "item") for name in ("likes", "buys", "owns")]
+    edges = {}
+    lists: list[list[list[tuple[int, float]]]] = [[[] for _ in group] for _ in range(30)]
+    for number, (each, count) in enumerate(zip(group, (300, 0, 150), strict=True)):
+        index = np.stack([random.integers(0, 40, count), random.integers(0, 30, count)])
+        weights = random.random(count).astype(np.float32)
+        edges[each] = Edges(torch.from_numpy(index), torch.from_numpy(weights) if weighted else None)
+        for (node, item), weight in zip(index.T.tolist(), weights.tolist(), strict=True):
+            if node not in (0, 7, 39):
+                lists[item][number].append((node - sum(node > gone for gone in (0, 7, 39)), weight))
+    block = group_edges(group, edges, source, target, edges_at_once)
+    of_rows = [each for item, each in enumerate(lists) if item != 3]
+    plain = [entry for row in of_rows for each in row for entry in each]
+    assert block.counts.tolist() == [[len(each) for each in row] for row in of_rows]
+    assert block.counts.dtype == np.uint16
+    assert block.neighbors.dtype == np.int32
+    assert block.neighbors.tolist() == [node for node, _ in plain]
+    if not weighted:
+        assert block.weights is None
+        return
+    assert block.weights is not None
+    assert block.weights.dtype == np.float32
+    assert block.weights.tolist() == [weight for _, weight in plain]
+
+
 def test_a_list_that_is_too_long_is_refused() -> None:
     many = 1 << 16
     edges = Edges(torch.stack([torch.zeros(many, dtype=torch.int64), torch.ones(many, dtype=torch.int64)]))
