@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from graphbox.errors import FormatError
 
+_ONE, _HALF = np.uint64(1), np.uint64(32)
 COLUMNS = ("source_type", "relation", "target_type", "source", "target", "held_out")
 
 
@@ -37,16 +38,23 @@ class _Relation:
     def __init__(
         self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64], held_out: npt.NDArray[np.bool_]
     ) -> None:
+        # Node indices have 31 bits, which leaves one for `held_out`: of a link that is there twice the one
+        # that was not held out comes first.
         keys = _keys(source, target)
-        order = np.argsort(keys, kind="stable")
-        self.keys = keys[order]
-        self.held_out = held_out[order]
+        keys <<= _ONE
+        keys |= held_out
+        keys.sort()
+        self.held_out = (keys & _ONE).astype(np.bool_)
+        keys >>= _ONE
+        self.keys = keys
 
     @cached_property
     def by_target(self) -> npt.NDArray[np.uint64]:
         """The links with the target in the high half, sorted."""
-        low = np.uint64(0xFFFFFFFF)
-        return np.sort((self.keys & low) << np.uint64(32) | self.keys >> np.uint64(32))
+        keys = self.keys << _HALF
+        keys |= self.keys >> _HALF
+        keys.sort()
+        return keys
 
     def find(self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the position of each pair, -1 where there is no such link."""
@@ -76,13 +84,13 @@ class Links:
         self._relations: dict[tuple[str, str, str], _Relation] = {}
         if not table.num_rows:
             return
-        source, target = (table.column(name).to_numpy().astype(np.int64) for name in ("source", "target"))
+        source, target = (table.column(name).to_numpy() for name in ("source", "target"))
         if min(source.min(), target.min()) < 0 or max(source.max(), target.max()) >= 1 << 31:
             raise FormatError("expected node indices in [0, 2**31)", where=where)
         held_out = table.column("held_out").to_numpy().astype(bool)
         types, group = _groups(table)
         for number, edge_type in enumerate(types):
-            chosen = group == number
+            chosen = group == number if len(types) > 1 else slice(None)
             self._relations[edge_type] = _Relation(source[chosen], target[chosen], held_out[chosen])
 
     def __len__(self) -> int:
@@ -122,6 +130,13 @@ class Links:
         keys = links.by_target if to_sources else links.keys
         start, stop = np.searchsorted(keys, np.array([node, node + 1], np.uint64) << np.uint64(32))
         return (keys[start:stop] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+    def pairs(self, edge_type: tuple[str, str, str]) -> npt.NDArray[np.int64]:
+        """Return the sources and targets of all links of one edge type, int64 [k, 2], by source."""
+        links = self._relations.get(edge_type)
+        keys = np.empty(0, np.uint64) if links is None else links.keys
+        ends = [keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)]
+        return np.stack(ends, axis=1).astype(np.int64)
 
     def check_nodes(self, counts: Mapping[str, int]) -> None:
         """Check that links join nodes that are there.
@@ -222,7 +237,10 @@ def _collect(
 
 
 def _keys(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    return (source.astype(np.uint64) << np.uint64(32)) | target.astype(np.uint64)
+    keys = source.astype(np.uint64)
+    keys <<= _HALF
+    keys |= target.astype(np.uint64, copy=False)
+    return keys
 
 
 def _groups(table: pa.Table) -> tuple[list[tuple[str, str, str]], npt.NDArray[np.int64]]:
@@ -230,10 +248,17 @@ def _groups(table: pa.Table) -> tuple[list[tuple[str, str, str]], npt.NDArray[np
     group = np.zeros(table.num_rows, np.int64)
     names: list[list[str]] = []
     for column in COLUMNS[:3]:
-        encoded = table.column(column).cast(pa.string()).combine_chunks().dictionary_encode()
-        names.append(encoded.dictionary.to_pylist())
-        group = group * len(names[-1]) + encoded.indices.to_numpy()
-    used, dense = np.unique(group, return_inverse=True)
+        # Texts of all links would take several times the memory of their numbers.
+        encoded = table.column(column).dictionary_encode().unify_dictionaries().combine_chunks()
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
+        names.append(list(numbers))
+        group *= len(numbers)
+        if len(numbers) > 1:
+            group += np.array(codes)[encoded.indices.to_numpy()]
+    found = pa.array(group).dictionary_encode()
+    used = np.sort(found.dictionary.to_numpy())
+    dense = np.searchsorted(used, found.dictionary.to_numpy())[found.indices.to_numpy()]
     types: list[tuple[str, str, str]] = []
     for code in used.tolist():
         rest, target_type = divmod(code, len(names[2]))

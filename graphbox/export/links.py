@@ -14,6 +14,8 @@ from graphbox.graph import Graph
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import CSC, EdgeType
 
+_KEYS_AT_ONCE = 1 << 20
+
 
 class KnownEdges(Protocol):
     """What a model saw of a graph."""
@@ -52,7 +54,7 @@ def links_of(
         source, target = graph.csc(edge_type).coo()
         held_out = np.ones(len(source), dtype=np.bool_)
         if edge_type in known.edge_types:
-            held_out = ~np.isin(_keys(source, target), _keys(*known.csc(edge_type).coo()))
+            held_out = _are_missing(_keys(source, target), _keys(*known.csc(edge_type).coo()))
         rows = live[edge_type[0]].rows(source), live[edge_type[2]].rows(target)
         tables.append(links_table(*rows, held_out, edge_type))
     return _together(tables)
@@ -119,6 +121,20 @@ def _together(tables: list[pa.Table]) -> pa.Table:
         none = np.empty(0, np.int64)
         return links_table(none, none, none.astype(bool), ("", "", ""))
     return pa.concat_tables(tables).unify_dictionaries()
+
+
+def _are_missing(keys: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return whether each key is none of the known ones, bool [n]; ``known`` is sorted in place.
+
+    `numpy.isin` sorts both together, which takes several times their memory.
+    """
+    missing = np.ones(len(keys), np.bool_)
+    known.sort()
+    for start in range(0, len(keys) if len(known) else 0, _KEYS_AT_ONCE):
+        part = keys[start : start + _KEYS_AT_ONCE]
+        place = np.minimum(np.searchsorted(known, part), len(known) - 1)
+        missing[start : start + len(part)] = known[place] != part
+    return missing
 
 
 def _keys(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

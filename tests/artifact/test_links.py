@@ -47,6 +47,35 @@ def test_links_are_those_of_a_plain_search() -> None:
                     assert sorted(found[neighbor], key=repr) == sorted(expected, key=repr)
 
 
+def test_a_link_that_is_there_twice_is_held_out_only_if_both_are() -> None:
+    source, target = np.array([5, 1, 1, 3, 3]), np.array([0, 2, 2, 4, 4])
+    for held_out, expected in (([False] * 5, [False] * 2), ([True] * 5, [True] * 2)):
+        links = Links(links_table(source, target, np.array(held_out), ("a", "r", "b")))
+        pairs = [links.between("a", node, "b", np.array([node + 1])) for node in (1, 3)]
+        assert [[link.held_out for link in found] for (found,) in pairs] == [[each] for each in expected]
+    mixed = Links(links_table(source, target, np.array([0, 1, 0, 0, 1], bool), ("a", "r", "b")))
+    for node in (1, 3):
+        ((link,),) = mixed.between("a", node, "b", np.array([node + 1]))
+        assert not link.held_out
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_names_of_types_come_as_texts_or_dictionaries_of_several_chunks(kind: pa.DataType) -> None:
+    one, same = np.array([1]), np.array([False])
+    tables = [links_table(one, one, same, (first, "r", "b")) for first in ("b", "a", "b", "c")]
+    table = pa.concat_tables(tables)
+    types = [kind] * 3 + table.schema.types[3:]
+    table = table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+    assert table.column(0).num_chunks == 4
+    links = Links(table)
+    assert sorted(links.edge_types) == [("a", "r", "b"), ("b", "r", "b"), ("c", "r", "b")]
+    assert [links.pairs((first, "r", "b")).tolist() for first in "abc"] == [
+        [[1, 1]],
+        [[1, 1], [1, 1]],
+        [[1, 1]],
+    ]
+
+
 def test_no_links_are_fine() -> None:
     none = np.empty(0, np.int64)
     links = Links(links_table(none, none, none.astype(bool), ("a", "r", "b")))
