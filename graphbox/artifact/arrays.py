@@ -23,6 +23,7 @@ from graphbox.errors import DataError, DoesNotFitError, FormatError
 
 _LARGEST_IN_MEMORY_BYTES = 1 << 30
 _BLOCK_BYTES = 1 << 24
+_CACHE_LINE_BYTES = 64
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     rb"\{'descr': '(?P<dtype>[<|][biuf][1248])', 'fortran_order': False, "
@@ -49,7 +50,10 @@ def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_
         if file.stat().st_size <= largest_in_memory_bytes:
             with file.open("rb") as stream:
                 dtype, shape, _ = _read_header(stream)
-                array = np.fromfile(stream, dtype).reshape(shape)
+                content = _aligned_bytes(math.prod(shape) * dtype.itemsize)
+                if stream.readinto(content.data) != len(content):
+                    raise ValueError("the file became shorter")
+            array = content.view(dtype).reshape(shape)
             array.setflags(write=False)
             return array
         with _unnamed_copy(file) as copy, open(copy, "rb", closefd=False) as stream:
@@ -58,6 +62,13 @@ def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_
             return mapped.view(np.ndarray)
     except (ValueError, OSError) as error:
         raise FormatError(f"expected an array, could not read one ({error})", where=str(file)) from error
+
+
+def _aligned_bytes(size_bytes: int) -> npt.NDArray[np.uint8]:
+    """Return memory that begins at a cache line, where rows of 64 codes lie in one line instead of two."""
+    memory = np.empty(size_bytes + _CACHE_LINE_BYTES, np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE_BYTES
+    return memory[start : start + size_bytes]
 
 
 def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphbox.errors import FormatError, InvalidRequestError, NotFoundError
+from graphbox.id_index import IdBuffers, build_index, find_ids, id_buffers
 
 Id = str | int
 
@@ -22,6 +23,8 @@ _BUCKETS = 48
 _MOST_IDS_FOR_SUGGESTIONS = 4_000_000
 _LONGEST_SUGGESTED_FOR = 256
 _CANDIDATES = 64
+_COMPARED_IDS = 1 << 12
+_ITERATED_IDS = 1 << 16
 
 
 class Ids:
@@ -37,8 +40,6 @@ class Ids:
     """
 
     def __init__(self, values: pa.Array | pa.ChunkedArray, node_type: str, where: str | None = None) -> None:
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks()
         self.node_type = node_type
         if pa.types.is_int64(values.type):
             self.kind: Literal["string", "int64"] = "int64"
@@ -47,10 +48,12 @@ class Ids:
             values = values.cast(pa.large_string())
         else:
             raise FormatError(f"expected ids of type string or int64, received {values.type}", where=where)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
         if values.null_count:
             raise FormatError(f"expected an id in every row, received {values.null_count} nulls", where=where)
         self._values = values
-        duplicates = len(values) - _distinct(values)
+        self._index, duplicates, _ = build_index(values, threads=1)
         if duplicates:
             raise FormatError(f"expected unique ids, received {duplicates} duplicates", where=where)
 
@@ -58,10 +61,12 @@ class Ids:
         return len(self._values)
 
     def __getitem__(self, index: int) -> Id:
-        return self._list[index]
+        identifier: Id = self._values[index].as_py()
+        return identifier
 
     def __iter__(self) -> Iterator[Id]:
-        return iter(self._list)
+        for start in range(0, len(self), _ITERATED_IDS):
+            yield from self._values[start : start + _ITERATED_IDS].to_pylist()
 
     def take(self, indices: npt.ArrayLike) -> list[Id]:
         """Return the ids at ``indices``.
@@ -69,21 +74,29 @@ class Ids:
         Raises:
             InvalidRequestError: an index is outside ``[0, n)``; negative indices do not wrap.
         """
-        values, wanted = self._list, np.asarray(indices, np.int64)
-        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(values):
+        wanted = np.asarray(indices, np.int64)
+        if wanted.ndim != 1:
+            raise InvalidRequestError(f"expected indices [n], received {list(wanted.shape)}")
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
             raise InvalidRequestError(
-                f"expected indices of a {self.node_type} in [0, {len(values)}), received "
+                f"expected indices of a {self.node_type} in [0, {len(self)}), received "
                 f"{wanted.min()} to {wanted.max()}"
             )
-        return [values[index] for index in wanted.tolist()]
+        taken: list[Id] = self._values.take(pa.array(wanted)).to_pylist()
+        return taken
 
     def to_arrow(self) -> pa.Array:
         """Return all ids as an Arrow array of type large_string or int64."""
         return self._values
 
     def find(self, value: Id) -> int | None:
-        """Return the index of one id, or None."""
-        return self._index_of.get(value)
+        """Return the index of one id, or None.
+
+        Raises:
+            InvalidRequestError: the id is of the wrong type.
+        """
+        index = int(self._found([value])[0])
+        return None if index < 0 else index
 
     def from_text(self, text: str) -> Id:
         """Return the id that ``text`` writes: itself, or its integer where ids are integers.
@@ -116,17 +129,26 @@ class Ids:
             InvalidRequestError: when an id is of the wrong type.
         """
         values: Sequence[Id] = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        lookup = self._index_of
-        try:
-            found = np.fromiter((lookup.get(value, -1) for value in values), np.int64, len(values))
-        except TypeError as error:
-            raise InvalidRequestError(f"expected ids of type {self.kind}, received {error}") from error
+        found = self._found(values)
         absent = np.flatnonzero(found < 0)
-        if self.kind == "int64" or absent.size:
-            self._check_types(values)
         if absent.size and missing == "raise":
             raise self._unknown([values[position] for position in absent.tolist()], len(values))
         return found
+
+    def _found(self, ids: Sequence[Id]) -> npt.NDArray[np.int64]:
+        """Return the node index of each id, -1 for those that are not there."""
+        expected = str if self.kind == "string" else (int, np.integer)
+        for position, value in enumerate(ids):
+            if not isinstance(value, expected) or isinstance(value, bool):
+                raise InvalidRequestError(
+                    f"expected ids of type {self.kind}, received {type(value).__name__} {value!r:.120}",
+                    where=f"id {position}",
+                )
+        try:
+            asked = pa.array(ids, pa.large_string() if self.kind == "string" else pa.int64())
+        except (OverflowError, UnicodeEncodeError):  # beyond 64 bits, or half a surrogate pair: no id is such
+            asked = pa.array([each if _can_be_id(each) else None for each in ids], self._values.type)
+        return find_ids(self._index, self._buffers, asked, threads=1)
 
     def suggest(self, value: Id) -> str | None:
         """Return ``did you mean `x`?`` for the closest id, or None when nothing is close."""
@@ -136,33 +158,42 @@ class Ids:
             or len(value) > _LONGEST_SUGGESTED_FOR
             or len(self) > _MOST_IDS_FOR_SUGGESTIONS
             or not len(self)
+            or not _can_be_id(value)
         ):
             return None
-        distance = np.abs(self._letters - _letter_counts(pa.array([value], pa.large_string()))).sum(axis=1)
-        closest = np.argpartition(distance, min(_CANDIDATES, len(self)) - 1)[:_CANDIDATES]
-        candidates = [str(candidate) for candidate in self.take(np.sort(closest))]
+        # Ids that are about as long and end or begin as it does; of many the first, those that end so before.
+        near = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(self._values), len(value))), 2)
+        alike = (
+            pc.ends_with(self._values, value[-3:]),
+            pc.starts_with(self._values, value[:2]),
+            pc.or_(pc.starts_with(self._values, value[:1]), pc.ends_with(self._values, value[-1:])),
+        )
+        found = [self._values.filter(pc.and_(near, each))[:_COMPARED_IDS] for each in alike]
+        values = pa.concat_arrays(found).unique()
+        if not len(values):
+            return None
+        asked = _letter_counts(pa.array([value], pa.large_string()))
+        distance = np.abs(_letter_counts(values) - asked).sum(axis=1)
+        closest = np.argpartition(distance, min(_CANDIDATES, len(values)) - 1)[:_CANDIDATES]
+        candidates = values.take(pa.array(np.sort(closest))).to_pylist()
         matches = difflib.get_close_matches(value, candidates, n=1, cutoff=0.6)
         return f"did you mean `{matches[0]}`?" if matches else None
 
     def with_prefix(self, prefix: str, limit: int) -> npt.NDArray[np.int64]:
         """Return the indices of at most ``limit`` ids that start with ``prefix``, shortest first."""
+        if not _can_be_id(prefix):
+            return np.empty(0, np.int64)
         text = self._values if self.kind == "string" else self._values.cast(pa.large_string())
         indices = np.flatnonzero(pc.starts_with(text, prefix).to_numpy(zero_copy_only=False))
-        matches = text.take(pa.array(indices)).to_pylist()
-        order = sorted(range(len(matches)), key=lambda position: (len(matches[position]), matches[position]))
-        return indices[order[:limit]].astype(np.int64)
-
-    def _check_types(self, ids: Sequence[Id]) -> None:
-        expected = str if self.kind == "string" else int
-        for position, value in enumerate(ids):
-            if not isinstance(value, expected) or isinstance(value, bool):
-                raise InvalidRequestError(
-                    f"expected ids of type {self.kind}, received {type(value).__name__} {value!r:.120}",
-                    where=f"id {position}",
-                )
+        matches = text.take(pa.array(indices))
+        found = pa.table({"length": pc.utf8_length(matches), "text": matches})
+        order = pc.select_k_unstable(
+            found, min(limit, len(found)), sort_keys=[("length", "ascending"), ("text", "ascending")]
+        )
+        return np.asarray(indices[order.to_numpy()], np.int64)
 
     def _unknown(self, absent: list[Id], asked: int) -> NotFoundError:
-        first = ", ".join(f"`{str(value)[:128]}`" for value in absent[:5])
+        first = ", ".join(f"`{_shown(value)}`" for value in absent[:5])
         named = first + (", ..." if len(absent) > 5 else "")
         count = "" if asked == 1 else f" ({len(absent)} of {asked} ids are unknown)"
         return NotFoundError(
@@ -171,17 +202,8 @@ class Ids:
         )
 
     @cached_property
-    def _list(self) -> list[Id]:
-        values: list[Id] = self._values.to_pylist()
-        return values
-
-    @cached_property
-    def _index_of(self) -> dict[Id, int]:
-        return dict(zip(self._list, range(len(self)), strict=True))
-
-    @cached_property
-    def _letters(self) -> npt.NDArray[np.int16]:
-        return _letter_counts(self._values)
+    def _buffers(self) -> IdBuffers:
+        return id_buffers(self._values)
 
 
 def ids_of_kind(texts: pa.Array, kind: Literal["string", "int64"]) -> pa.Array:
@@ -197,12 +219,16 @@ def ids_of_kind(texts: pa.Array, kind: Literal["string", "int64"]) -> pa.Array:
     return pa.array([number for number in numbers if -(1 << 63) <= number < 1 << 63], pa.int64())
 
 
-def _distinct(values: pa.Array) -> int:
-    """Return the number of different ids; integers are sorted, as Arrow's hash table takes 118 bytes each."""
-    if not pa.types.is_int64(values.type):
-        return int(pc.count_distinct(values).as_py())
-    ordered = np.sort(values.to_numpy())
-    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + min(len(ordered), 1)
+def _shown(value: Id) -> str:
+    """Return an id as a message names it."""
+    return str(value)[:128] if isinstance(value, str) or _can_be_id(value) else "an integer beyond 64 bits"
+
+
+def _can_be_id(value: Id) -> bool:
+    """Return whether an id of the right type can be one of a table: 64 bits, or text that has bytes."""
+    if not isinstance(value, str):
+        return -(1 << 63) <= value < 1 << 63
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _letter_counts(text: pa.Array) -> npt.NDArray[np.int16]:

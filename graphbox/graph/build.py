@@ -18,8 +18,8 @@ import pyarrow as pa
 from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.graph.format import FolderWriter
-from graphbox.graph.ids import id_buffers, valid_rows
 from graphbox.graph.schema import IdType, Int64Array
+from graphbox.id_index import id_buffers, valid_rows
 from graphbox.native import thread_count
 
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"

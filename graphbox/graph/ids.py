@@ -6,7 +6,7 @@ import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,12 @@ import pyarrow.compute as pc
 from graphbox import _core
 from graphbox.errors import DataError, FormatError, NotFoundError, UsageError
 from graphbox.graph.schema import IdType, Int64Array
+from graphbox.id_index import HashIndex, IdBuffers, build_index, find_ids, id_buffers, valid_rows
 from graphbox.native import thread_count
 from graphbox.words import counted
 
 IdsLike: TypeAlias = Sequence[str] | Sequence[int] | npt.NDArray[Any] | pa.Array
 """What a caller may give as original ids."""
-
-HashIndex: TypeAlias = "npt.NDArray[np.int32] | npt.NDArray[np.int64]"
-"""Slots of a hash index of ids: node indices, -1 where empty."""
-
-IdBuffers: TypeAlias = "tuple[Int64Array, npt.NDArray[np.uint8] | None]"
-"""Ids as the native core takes them: integers and None, or offsets and text of strings."""
 
 _EXAMPLES = 5
 _MAX_CANDIDATES = 2000
@@ -61,34 +56,6 @@ def string_buffers(strings: pa.Array) -> tuple[Int64Array, npt.NDArray[np.uint8]
     bounds = np.frombuffer(offsets, np.int64, len(strings) + 1)
     content = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8, int(bounds[-1]))
     return bounds, content
-
-
-def id_buffers(ids: pa.Array) -> IdBuffers:
-    """Return ids as the native core takes them, without copying.
-
-    Args:
-        ids: int64 or large_string. What lies under nulls is undefined.
-    """
-    if pa.types.is_int64(ids.type):
-        values = ids.buffers()[1]
-        if values is None or not len(ids):
-            return np.zeros(0, np.int64), None
-        return np.frombuffer(values, np.int64, len(ids), ids.offset * 8), None
-    _, offsets, text = ids.buffers()
-    content = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
-    if offsets is None or not len(ids):
-        return np.zeros(1, np.int64), content
-    return np.frombuffer(offsets, np.int64, len(ids) + 1, ids.offset * 8), content
-
-
-def valid_rows(*arrays: pa.Array) -> npt.NDArray[np.uint8] | None:
-    """Return 0 for each row where one of the arrays is null, 1 for the others; None when there is no null."""
-    valid: npt.NDArray[np.uint8] | None = None
-    for array in arrays:
-        if array.null_count:
-            rows = pc.is_valid(array).to_numpy(zero_copy_only=False).view(np.uint8)
-            valid = rows if valid is None else valid & rows
-    return valid
 
 
 class Ids(ABC):
@@ -168,8 +135,7 @@ class _IndexedIds(Ids):
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 for an unknown id or null."""
-        asked, threads = id_buffers(ids), thread_count(None)
-        return _core.find_ids(self.hash_index, *self._buffers, *asked, valid_rows(ids), threads, self._where)
+        return find_ids(self.hash_index, self._buffers, ids, thread_count(None), self._where)
 
     def suggest(self, value: Any) -> str | None:
         """Return None: a number has no close spelling, only neighbours that mean something else."""
@@ -313,8 +279,7 @@ def hash_index_of(values: pa.Array, valid: npt.NDArray[np.bool_] | None = None) 
         valid: bool [n], the ids that can be found; by default all.
     """
     rows = None if valid is None else np.ascontiguousarray(valid, np.bool_).view(np.uint8)
-    index, _, _ = _core.build_ids_index(*id_buffers(values), rows, thread_count(None))
-    return cast("HashIndex", index)
+    return build_index(values, thread_count(None), rows)[0]
 
 
 def make_ids(values: pa.Array, where: str, row_place: Callable[[int], str] | None = None) -> Ids:
@@ -330,9 +295,8 @@ def make_ids(values: pa.Array, where: str, row_place: Callable[[int], str] | Non
     """
     if not len(values):
         raise DataError("expected at least one node, received none", where=where)
-    index, count, repeated = _core.build_ids_index(*id_buffers(values), None, thread_count(None))
-    if count:
-        _, again = repeated
+    index, count, again = build_index(values, thread_count(None))
+    if again is not None:
         raise DataError(
             f"expected each node id once, received {count:,} again: {_repeated_ids(values)}",
             where=where if row_place is None else row_place(again),

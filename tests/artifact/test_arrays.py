@@ -48,6 +48,16 @@ def test_later_changes_of_the_file_do_not_matter(file: Path, limit: int, change:
 
 
 @pytest.mark.parametrize("limit", [1 << 30, 0])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32])
+def test_rows_begin_at_cache_lines(tmp_path: Path, limit: int, dtype: type[Any]) -> None:
+    values = np.arange(3 * 64).reshape(3, 64).astype(dtype)
+    np.save(tmp_path / "rows.npy", values)
+    array = private_array(tmp_path / "rows.npy", limit)
+    assert array.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(array, values)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 0])
 def test_empty_arrays(tmp_path: Path, limit: int) -> None:
     np.save(tmp_path / "empty.npy", np.empty((0, 4), np.int64))
     array = private_array(tmp_path / "empty.npy", limit)

@@ -127,3 +127,42 @@ def test_slices_of_arrow_arrays_are_read_right() -> None:
     ids = Ids(pa.chunked_array([["skipped", "nginx"], ["curl"]]).slice(1), "package")
     assert list(ids) == ["nginx", "curl"]
     assert ids.suggest("crul") == "did you mean `curl`?"
+
+
+@pytest.mark.parametrize(("ids", "wrong"), [(STRINGS, "\ud800"), (INTEGERS, 2**70), (INTEGERS, -(2**63) - 1)])
+def test_values_that_no_id_can_have_are_unknown(ids: Ids, wrong: Any) -> None:
+    assert ids.index([ids[0], wrong], missing=-1).tolist() == [0, -1]
+    assert ids.find(wrong) is None
+    with pytest.raises(NotFoundError):
+        ids.index([wrong])
+
+
+def unmixed(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the integers that have these hashes (docs/formats/graph.md, Ids)."""
+    first, second = (
+        np.uint64(pow(factor, -1, 1 << 64)) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+    )
+
+    def unshifted(
+        bits: np.ndarray[Any, np.dtype[np.uint64]], by: int
+    ) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        found = bits.copy()
+        for _ in range(3):
+            found = bits ^ (found >> np.uint64(by))
+        return found
+
+    bits = unshifted(unshifted(unshifted(hashes, 31) * second, 27) * first, 30)
+    return bits.view(np.int64)
+
+
+@pytest.mark.parametrize("shift", [32, 0], ids=["one slot", "one partition"])
+def test_ids_chosen_for_their_hashes_are_refused_at_once(shift: int) -> None:
+    many = 20_000 if shift else 2_000_000
+    values = unmixed(np.arange(many, dtype=np.uint64) << np.uint64(shift))
+    with pytest.raises(FormatError, match="expected ids whose hashes differ"):
+        Ids(pa.array(values), "user")
+
+
+def test_one_id_in_every_row_is_repeated() -> None:
+    with pytest.raises(FormatError, match="received 299999 duplicates"):
+        Ids(pa.array(np.full(300_000, 7)), "user")

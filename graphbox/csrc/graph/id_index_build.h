@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "errors/error.h"
 #include "graph/id_index.h"
 #include "graph/ids_view.h"
 #include "memory/buffer.h"
@@ -85,6 +87,9 @@ class IdIndex {
     layout_ = layout;
     wide_ = wide;
     for (;; layout_.slots_per_partition *= 2) {
+      if (layout_.slots_per_partition > kMostGrowth * layout.slots_per_partition) {
+        refuse_uneven();
+      }
       entries_ = Buffer();  // nothing of the old one is needed
       may_hold(bytes_of(layout_, wide_));
       entries_ = Buffer(size_bytes());
@@ -105,6 +110,17 @@ class IdIndex {
     });
   }
 
+  // Slots that a search passes where ids are hashed evenly: hardly ever more than a few dozen of a table half full.
+  static constexpr std::int64_t kFewPassed = 64;
+  static constexpr std::int64_t kMostPassed = 4096;
+  static constexpr std::int64_t kMostGrowth = 16;
+
+  [[noreturn]] static void refuse_uneven() {
+    throw Error(ErrorKind::kFormat,
+                "expected ids whose hashes differ, received many that are hashed alike: they were chosen for that", {},
+                "number the nodes anew");
+  }
+
   template <typename Entry, typename Ids>
   bool enter(const Ids& ids, std::int64_t count, const std::uint8_t* valid, int threads, HashedBlock& block);
 
@@ -113,12 +129,14 @@ class IdIndex {
   Buffer entries_;
 };
 
-// False when a partition would have no empty slot left.
+// False when a partition would have no empty slot left. An id that occurs again after long searches for it is left out:
+// the first one is found. Ids with hashes so alike that searches are longer still were chosen for that.
 template <typename Entry, typename Ids>
 bool IdIndex::enter(const Ids& ids, std::int64_t count, const std::uint8_t* valid, int threads, HashedBlock& block) {
   Entry* const slots = entries<Entry>();
   const std::int64_t slots_per_partition = layout_.slots_per_partition;
   std::vector<std::int64_t> used(static_cast<std::size_t>(layout_.partitions()), 0);
+  std::atomic<bool> uneven = false;
   for (std::int64_t first = 0; first < count; first += HashedBlock::kRows) {
     block.take(ids, first, std::min(HashedBlock::kRows, count - first), layout_,
                [&](std::int64_t row) { return valid == nullptr || valid[first + row] != 0; });
@@ -131,17 +149,33 @@ bool IdIndex::enter(const Ids& ids, std::int64_t count, const std::uint8_t* vali
         }
         const std::uint64_t hash = block.hash(rows[k]);
         const std::int64_t partition = layout_.partition_of(hash);
-        if (++used[static_cast<std::size_t>(partition)] >= slots_per_partition) {
+        std::int64_t& used_of_partition = used[static_cast<std::size_t>(partition)];
+        if (used_of_partition + 1 >= slots_per_partition) {
+          used_of_partition = slots_per_partition;
           return;  // seen again below
         }
+        const std::int64_t row = first + rows[k];
         Entry* const of_partition = slots + partition * slots_per_partition;
         std::int64_t slot = layout_.start_slot_of(hash);
-        while (of_partition[slot] != -1) {
+        std::int64_t passed = 0;
+        bool is_repeated = false;
+        while (of_partition[slot] != -1 && !is_repeated && passed <= kMostPassed) {
+          is_repeated = ++passed > kFewPassed && is_same(ids[of_partition[slot]], ids[row]);
           slot = slot + 1 == slots_per_partition ? 0 : slot + 1;
         }
-        of_partition[slot] = static_cast<Entry>(first + rows[k]);
+        if (passed > kMostPassed && !is_repeated) {
+          uneven = true;
+          return;
+        }
+        if (!is_repeated) {
+          of_partition[slot] = static_cast<Entry>(row);
+          ++used_of_partition;
+        }
       }
     });
+    if (uneven) {
+      refuse_uneven();
+    }
     if (*std::max_element(used.begin(), used.end()) >= slots_per_partition) {
       return false;
     }
