@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.measure import Rate, arguments, show_in_turns
-from graphbox.artifact import ArtifactWriter
+from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.artifact.manifest import TargetSpec
 from graphbox.artifact.preprocess import LookupForm
 from graphbox.compress import quantize_rows
@@ -48,10 +48,10 @@ def main() -> None:
     options = arguments("rows of served tables")
     torch.set_num_threads(1)
     values = random_rows(20_000 if options.quick else LOOKUP_ROWS)
-    systems = lookups(values, 1 if options.quick else CALLS)
-    show_in_turns(f"lookup-{DIM}d", "rows/s", systems, as_json=options.json)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        systems = lookups(values, place, 1 if options.quick else CALLS)
+        show_in_turns(f"lookup-{len(values)}-rows-{DIM}d", "rows/s", systems, as_json=options.json)
         values = values[: 2_000 if options.quick else RANKED_ROWS]
         for encoding in ENCODINGS:
             write_model(place / encoding / "1", values, encoding)
@@ -81,8 +81,8 @@ def encoded(
     return np.concatenate([codes for codes, _ in parts]), np.concatenate([factors for _, factors in parts])
 
 
-def lookups(values: npt.NDArray[np.float32], calls: int) -> dict[str, Rate]:
-    """Return what looks up random rows, by system."""
+def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[str, Rate]:
+    """Return what looks up random rows, by system; those of graphbox as a model version has them."""
     rng = np.random.default_rng(1)
     out = np.zeros((ROWS_PER_CALL, DIM), np.float32)
     packed = torch.ops.quantized.embedding_bag_byte_prepack(torch.from_numpy(values))
@@ -104,13 +104,19 @@ def lookups(values: npt.NDArray[np.float32], calls: int) -> dict[str, Rate]:
         )
         return rows
 
-    def rows_of(table: StoredRows, reused: npt.NDArray[np.float32] | None) -> Rate:
-        return timed(lambda index: table.rows(index, reused))
+    def rows_of(
+        table: StoredRows,
+        reused: npt.NDArray[np.float32] | None,
+        default_row: npt.NDArray[np.float32] | None = None,
+    ) -> Rate:
+        return timed(lambda index: table.rows(index, reused, default_row))
 
     systems: dict[str, Rate] = {}
     for encoding in ENCODINGS:
-        table = StoredRows(*encoded(values, encoding))
+        write_model(place / f"{encoding}-looked-up" / "1", values, encoding)
+        table = Artifact.open(place / f"{encoding}-looked-up" / "1", verify=False).table("rows")
         systems[f"graphbox {encoding} out="] = rows_of(table, out)
+        systems[f"graphbox {encoding} out= default_row="] = rows_of(table, out, np.zeros(DIM, np.float32))
         systems[f"graphbox {encoding}"] = rows_of(table, None)
     systems[f"torch {torch.__version__} int8 row-wise"] = timed(torch_rows)
     systems[f"numpy {np.__version__} float32 take(out=)"] = timed(

@@ -14,10 +14,11 @@ from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
 from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.signature import WHOLE, Signature, by_name
 from graphbox.errors import FormatError
 from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, Rows, row_count, take_rows
 
-__all__ = ["DeployedClick", "Predictions"]
+__all__ = ["DeployedClick", "Predictions", "ascending_keys"]
 
 _CHUNK_ROWS = 1024
 Int64 = npt.NDArray[np.int64]
@@ -61,7 +62,27 @@ class DeployedClick(DeployedModel):
         self._scale = _scale_of(form)
         self._names = tuple(each.name for each in form.fields if each.kind != "vector")
         self._tables = {
-            name: _KeyedRows(artifact.table(name), spec, artifact) for name, spec in form.tables.items()
+            name: _KeyedRows(artifact.table(name), spec, ascending_keys(artifact, name))
+            for name, spec in form.tables.items()
+        }
+
+    def _form_signatures(self) -> dict[str, Signature]:
+        """Return the signature of rows: a tensor for each column in, probabilities out.
+
+        FP32 [n] of numbers (NaN where one is missing), INT64 [n] of integers, BOOL [n], BYTES [n] of
+        categories (empty where one is missing) and of slots (values separated by ``|``), FP32 [n, dim] of
+        vectors. The output is FP32 [n].
+        """
+        outputs = by_name(self.manifest.outputs)
+        (probability,) = outputs
+        return {
+            WHOLE: Signature(
+                platform="graphbox",
+                inputs=by_name(self.manifest.inputs),
+                outputs=outputs,
+                answer=lambda inputs, _: {probability: self.predict_tensors(inputs).probability},
+                work=lambda inputs: len(next(iter(inputs.values()))),
+            )
         }
 
     def predict(self, rows: Sequence[Mapping[str, Any]]) -> Predictions:
@@ -145,19 +166,29 @@ class DeployedClick(DeployedModel):
             ) from error
 
 
+def ascending_keys(artifact: Artifact, table: str) -> Int64:
+    """Return the keys of the rows of a table of values, int64 [rows].
+
+    Raises:
+        FormatError: they are not integers, or not ascending.
+    """
+    ids = artifact.table(table).ids
+    keys: Int64 = ids.to_arrow().to_numpy(zero_copy_only=False)
+    if ids.kind != "int64" or (np.diff(keys) <= 0).any():
+        raise FormatError(
+            "expected keys that are integers, ascending, received others", where=str(artifact.path)
+        )
+    return keys
+
+
 class _KeyedRows:
     """Rows of values, found by their keys."""
 
-    def __init__(self, table: RowTable, spec: FieldTable, artifact: Artifact) -> None:
+    def __init__(self, table: RowTable, spec: FieldTable, keys: Int64) -> None:
         self.input = spec.input
         self._table = table
         self._has_crosses = spec.crosses
-        keys = table.ids.to_arrow()
-        if table.ids.kind != "int64" or (np.diff(keys.to_numpy()) <= 0).any():
-            raise FormatError(
-                "expected keys that are integers, ascending, received others", where=str(artifact.path)
-            )
-        self._keys: Int64 = keys.to_numpy()
+        self._keys = keys
 
     def sums(self, rows: FieldRows) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Return the sums of weighted rows, float32 [n, fields, dim], and where no row was found."""

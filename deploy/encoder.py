@@ -15,8 +15,20 @@ from graphbox.artifact.ids import Id
 from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.feeds import PaddedBlockFeeds
+from graphbox.deploy.lookup_counter import LookupCounter
 from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.protocol import DTYPE_OF, Feeds
 from graphbox.deploy.ranking import ExactRanking
+from graphbox.deploy.signature import (
+    UNSEEN_SUFFIX,
+    WHOLE,
+    Outputs,
+    Parameters,
+    Signature,
+    by_name,
+    decoded_ids,
+    node_indices,
+)
 from graphbox.deploy.unseen import UnseenFeeds, UnseenNode, UnseenReader
 from graphbox.errors import (
     DoesNotFitError,
@@ -35,10 +47,16 @@ _CHUNK_BYTES = 64 << 20
 """Most memory of the neighbours' vectors that are gathered at once for several queries."""
 _QUERY_BYTES = 512 << 20
 """Most memory of those for one query."""
+_RANKED_TOGETHER = 64
 
 
 class DeployedEncoder(DeployedModel):
-    """Original ids in, embeddings and nearest neighbours out."""
+    """Original ids in, embeddings and nearest neighbours out.
+
+    Attributes:
+        lookups: counts the rows of `encode` and `encode_known`; a server sets its own, which outlives the
+            open model.
+    """
 
     OPERATIONS = ("encode", "neighbors", "program")
 
@@ -55,8 +73,71 @@ class DeployedEncoder(DeployedModel):
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
         if isinstance(form, PaddedBlockForm) and main is not None:
             main.program.bound_positions(form.row_counts)
+        self._default_rows = {name: artifact.default_row(name) for name in form.query_types}
+        self.lookups = LookupCounter()
         self._rankings: dict[str, ExactRanking] = {}
         self._lock = threading.Lock()
+
+    def _form_signatures(self) -> dict[str, Signature]:
+        """Return the signature of original ids, and that of unseen nodes where the model encodes these.
+
+        Ids, BYTES or INT64 [n], are of the node type that the parameter ``node_type`` names, by default the
+        first; outputs are embeddings FP32 [n, dim] and, of a model that classifies nodes, probabilities FP32
+        [n, classes], of one with default rows whether each id is known, BOOL [n]. Of unseen nodes see
+        `graphbox.deploy.unseen.UnseenReader.inputs`.
+        """
+        outputs = by_name(self.manifest.outputs)
+        signatures = {
+            WHOLE: Signature(
+                platform="graphbox",
+                inputs=by_name(self.manifest.inputs),
+                outputs=outputs,
+                answer=self._answer_ids,
+                work=lambda inputs: len(next(iter(inputs.values()))),
+                parameters=frozenset({"node_type"}),
+            )
+        }
+        if self.encodes_unseen and self.unseen_reader.inputs:
+            signatures[UNSEEN_SUFFIX] = Signature(
+                platform="graphbox",
+                inputs=self.unseen_reader.inputs,
+                outputs=outputs,
+                answer=self._answer_unseen,
+                work=lambda inputs: sum(len(array) for array in inputs.values()),
+                lists=self.unseen_reader.lists,
+            )
+        return signatures
+
+    def _answer_ids(self, inputs: Feeds, parameters: Parameters) -> Outputs:
+        node_type = parameters.get("node_type")
+        if node_type is not None and node_type not in self.query_types:
+            raise InvalidRequestError(
+                f"expected one of the node types {', '.join(self.query_types)}, received {node_type!r:.64}",
+                where="parameters.node_type",
+            )
+        ((name, tensor),) = inputs.items()
+        if not len(tensor):
+            return {
+                each.name: np.empty((0, *each.shape[1:]), DTYPE_OF[each.datatype])
+                for each in self.manifest.outputs
+            }
+        query_type = self._query_type(node_type)
+        if self.classes:
+            return self._outputs(self._computed(node_indices(tensor, self.id_index(query_type), name)))
+        try:
+            values = self.encode_known(decoded_ids(tensor, self.id_index(query_type), name), query_type)
+        except NotFoundError as error:
+            raise NotFoundError(error.message, where=f"input `{name}`", hint=error.hint) from error
+        # `known` is an output of models that declare a default row.
+        return dict(zip((each.name for each in self.manifest.outputs), values, strict=False))
+
+    def _answer_unseen(self, inputs: Feeds, parameters: Parameters) -> Outputs:  # noqa: ARG002
+        return self._outputs(self._computed_unseen(self.unseen_reader.read_tensors(inputs)))
+
+    def _outputs(self, computed: dict[str, npt.NDArray[np.float32]]) -> Outputs:
+        """Return what the ONNX part computed under the names of the model's outputs."""
+        values = (computed[tensor.name] for tensor in self.outputs)
+        return dict(zip((each.name for each in self.manifest.outputs), values, strict=False))
 
     @property
     def query_types(self) -> tuple[str, ...]:
@@ -91,10 +172,33 @@ class DeployedEncoder(DeployedModel):
             node_type: of the ids; one of `query_types`.
 
         Raises:
-            NotFoundError: naming the ids, or the node type, that are not there.
+            NotFoundError: naming the node type that is not there, or the ids, unless the model has a default
+                row for unknown ids.
+        """
+        return self.encode_known(ids, node_type)[0]
+
+    def encode_known(
+        self, ids: Sequence[Id], node_type: str | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Return the embeddings of original ids, float32 [n, dim], and whether each id is known, bool [n].
+
+        An unknown id has the default row that the model declares (`graphbox.artifact.LookupForm`).
+
+        Raises:
+            See `encode`.
         """
         query_type = self._query_type(node_type)
-        return self.encode_indices(self.index(ids, query_type), query_type)
+        default_row = self._default_rows.get(query_type)
+        if default_row is None or not isinstance(self._form, LookupForm):
+            vectors = self.encode_indices(self.index(ids, query_type), query_type)
+            known = np.ones(len(vectors), np.bool_)
+        else:
+            indices = self.id_index(query_type).index(ids, missing=-1)
+            known = indices >= 0
+            table = self.artifact.table(self._form.tables[query_type])
+            vectors = table.rows(indices, default_row=default_row)
+        self.lookups.add(len(known), len(known) - int(np.count_nonzero(known)))
+        return vectors, known
 
     def encode_indices(
         self, indices: npt.NDArray[np.int64], node_type: str | None = None
@@ -154,7 +258,7 @@ class DeployedEncoder(DeployedModel):
             NotFoundError: a neighbour is no node of the model.
             UnsupportedError: the model encodes the nodes of its graph alone.
         """
-        return self._computed_unseen(nodes)[self.outputs[0].name]
+        return self._computed_unseen(self.unseen_reader.read(nodes))[self.outputs[0].name]
 
     def classify_unseen(
         self, nodes: Sequence[UnseenNode]
@@ -165,7 +269,7 @@ class DeployedEncoder(DeployedModel):
             See `encode_unseen` and `classify`.
         """
         self._check_classifies()
-        found = self._computed_unseen(nodes)
+        found = self._computed_unseen(self.unseen_reader.read(nodes))
         return found[self.outputs[0].name], found[self.outputs[1].name]
 
     @cached_property
@@ -181,10 +285,72 @@ class DeployedEncoder(DeployedModel):
             )
         return UnseenReader(self.artifact, self._form)
 
-    def _computed_unseen(self, nodes: Sequence[UnseenNode]) -> dict[str, npt.NDArray[np.float32]]:
-        unseen = self.unseen_reader.read(nodes)
+    def unseen_example(self) -> UnseenNode:
+        """Return a node that `encode_unseen` accepts; see `UnseenReader.example`.
+
+        Raises:
+            UnsupportedError: the model encodes the nodes of its graph alone.
+        """
+        reader = self.unseen_reader
+        return reader.example(self._feeds.lists if self._feeds is not None else {})
+
+    @property
+    def encodes_unseen(self) -> bool:
+        """Whether `encode_unseen` answers."""
+        return isinstance(self._form, PaddedBlockForm) and self._form.unseen is not None
+
+    def neighbors_of_unseen(
+        self,
+        nodes: Sequence[UnseenNode],
+        vectors: npt.NDArray[np.float32],
+        k: int,
+        exclude_given: bool = False,
+    ) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
+        """Return the ``k`` best rows of the target table for each node, best first.
+
+        Args:
+            nodes: those that were encoded.
+            vectors: their embeddings, float32 [n, dim], finite, of `encode_unseen`.
+            k: at least 1; a node has fewer neighbours where fewer rows are left.
+            exclude_given: leave out the neighbours that the node was given with, as for recommendations.
+
+        Returns:
+            For each node its neighbours' indices (of `target_type`) int64 [k] and scores float32 [k].
+
+        Raises:
+            InvalidRequestError: ``k`` is not positive.
+            NotFoundError: a neighbour is no node of the model.
+            UnsupportedError: the model encodes the nodes of its graph alone, or ranks nothing.
+        """
+        if k < 1:
+            raise InvalidRequestError(f"expected k of at least 1, received {k}")
+        ranking = self._ranking(self._form.node_type)
+        if not exclude_given:
+            return list(zip(*ranking.top(vectors, min(len(ranking), k)), strict=True))
+        given = self.unseen_reader.neighbors_of_type(nodes, self.target_type())
+        found: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = {}
+        # Together those with about as many given neighbours: as many more are ranked for each.
+        ordered = np.argsort([len(each) for each in given], kind="stable")
+        for part in np.split(ordered, range(_RANKED_TOGETHER, len(ordered), _RANKED_TOGETHER)):
+            check_cancelled()
+            most = max((len(given[node]) for node in part), default=0)
+            ranked = ranking.top(vectors[part], min(len(ranking), k + most))
+            for node, index, score in zip(part.tolist(), *ranked, strict=True):
+                kept = ~np.isin(index, given[node])
+                found[node] = index[kept][:k], score[kept][:k]
+        return [found[node] for node in range(len(nodes))]
+
+    def _computed_unseen(self, unseen: UnseenFeeds) -> dict[str, npt.NDArray[np.float32]]:
         count = len(self.id_index())
-        return self._computed(np.arange(count, count + len(nodes)), unseen)
+        found = self._computed(np.arange(count, count + len(unseen.rows)), unseen)
+        for values in found.values():
+            if not np.isfinite(values).all():
+                row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+                raise InvalidRequestError(
+                    "expected features and weights from which the model computes numbers, it returned others",
+                    where=f"node {row}",
+                )
+        return found
 
     def _check_classifies(self) -> None:
         if not self.classes:

@@ -77,7 +77,7 @@ def open_program(target: str, model: bytes, options: Options) -> Choice:
         UnsupportedError: when it cannot run the model, with the reason.
         FormatError: the model is damaged or refers to other files.
     """
-    candidates = candidates_of(target)
+    candidates = candidates_of(target, model)
     refused: list[str] = []
     refusals = _ABSENCES if target == "auto" else (UnsupportedError,)
     with ExitStack() as stack:

@@ -26,6 +26,9 @@ class PaddedBlockFeeds:
     Args:
         artifact: the model version, of kind ``encoder``.
         form: its preprocess.
+
+    Attributes:
+        lists: the neighbours of all nodes, by the ``neighbors`` path of their group.
     """
 
     def __init__(self, artifact: Artifact, form: PaddedBlockForm) -> None:
@@ -36,10 +39,10 @@ class PaddedBlockFeeds:
         }
         widths = [sum(table.dim for table in tables) for tables in self._tables.values()]
         self._vector_bytes = 4 * max(artifact.manifest.dim, *widths)
-        self._lists: dict[str, NeighborLists] = {}
+        self.lists: dict[str, NeighborLists] = {}
         for group in (group for layer in form.layers for group in layer.groups):
-            if group.neighbors not in self._lists:
-                self._lists[group.neighbors] = artifact.neighbor_lists(group)
+            if group.neighbors not in self.lists:
+                self.lists[group.neighbors] = artifact.neighbor_lists(group)
 
     def build(
         self, queries: Nodes, most_bytes: int | None = None, unseen: UnseenFeeds | None = None
@@ -105,7 +108,7 @@ class PaddedBlockFeeds:
         unseen: UnseenFeeds | None,
     ) -> Nodes:
         """Return the neighbours of ``targets``, int64 [n, R, F], -1 = absent; write their weights."""
-        lists = self._lists[group.neighbors]
+        lists = self.lists[group.neighbors]
         more = None if unseen is None else unseen.lists.get(group.neighbors)
         counts = _both(lists.counts, None if more is None else more.counts, targets)
         start = _both(lists.start, None if more is None else more.start + len(lists.neighbors), targets)

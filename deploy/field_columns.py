@@ -89,9 +89,9 @@ def _cells(
 
 
 def columns_of_tensors(
-    fields: Sequence[ColumnSpec], tensors: Mapping[str, npt.NDArray[Any]]
+    fields: Sequence[ColumnSpec], tensors: Mapping[str, npt.NDArray[Any]], prefix: str = ""
 ) -> dict[str, RequestColumn]:
-    """Return the columns of rows given as a tensor for each column.
+    """Return the columns of rows given as a tensor for each column, named as the column after ``prefix``.
 
     Texts are UTF-8. An empty one is a missing category, as an empty cell of a text table is. A slot is one
     text, its values separated by ``|``, of which those that are plain decimal integers are integers. NaN is a
@@ -100,19 +100,24 @@ def columns_of_tensors(
     Raises:
         InvalidRequestError: tensors of different lengths, or a value that cannot be read.
     """
-    count = len(tensors[fields[0].name])
     columns: dict[str, RequestColumn] = {}
     for field in fields:
-        tensor = tensors[field.name]
+        name, first = prefix + field.name, prefix + fields[0].name
+        tensor, count = tensors[name], len(tensors[first])
         if len(tensor) != count:
             raise InvalidRequestError(
-                f"expected {count} rows, as in input `{fields[0].name}`, received {len(tensor)}",
-                where=f"input `{field.name}`",
+                f"expected {count} rows, as in input `{first}`, received {len(tensor)}",
+                where=f"input `{name}`",
             )
         if field.kind not in {"categorical", "slots"}:
+            if tensor.dtype == np.float32 and np.isinf(tensor).any():
+                raise InvalidRequestError(
+                    "expected finite numbers, or NaN where one is missing, received an infinity",
+                    where=f"input `{name}`",
+                )
             columns[field.name] = RequestColumn(tensor)
             continue
-        place = _place_in_tensor(field.name)
+        place = _place_in_tensor(name)
         texts = [_decoded(element, place(number)) for number, element in enumerate(tensor)]
         cells = (
             [_split(text) for text in texts] if field.kind == "slots" else [text or None for text in texts]

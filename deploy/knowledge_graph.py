@@ -15,6 +15,16 @@ from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.onnx_writer import Node, write_onnx
+from graphbox.deploy.protocol import Feeds
+from graphbox.deploy.signature import (
+    WHOLE,
+    Outputs,
+    Parameters,
+    Signature,
+    by_name,
+    decoded_texts,
+    node_indices,
+)
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 
 __all__ = ["BEST_MODEL", "Answers", "DeployedKnowledgeGraph"]
@@ -31,6 +41,9 @@ BEST_MODEL: Final = write_onnx(
 _MAX_SCORES_BYTES = 64 << 20
 _BLOCK_ROWS = 65_536
 _MAX_NUMBERS = 1 << 22
+_MAX_K = 1000
+_MAX_ANSWERS = 1 << 20
+"""Most answers of one call of the signature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +83,63 @@ class DeployedKnowledgeGraph(DeployedModel):
         self._relation_rows = {False: artifact.table(form.to_tails), True: artifact.table(form.to_heads)}
         self._relations = artifact.ids(form.relation_type)
 
+    def _form_signatures(self) -> dict[str, Signature]:
+        """Return the signature of questions: entities and relations in, the likeliest others out.
+
+        Inputs are ids, BYTES or INT64 [n], and names of relations, BYTES [n]; outputs are ids of the same
+        type and scores FP32, both [n, k]. Parameters: ``k``, 10 by default; ``asked``: ``tail``, the default,
+        of heads, or ``head`` of tails; ``known``: whether what the data has already is among the answers, by
+        default not.
+        """
+        return {
+            WHOLE: Signature(
+                platform="graphbox",
+                inputs=by_name(self.manifest.inputs),
+                outputs=by_name(self.manifest.outputs),
+                answer=self._answer_tensors,
+                work=lambda inputs: len(next(iter(inputs.values()))),
+                parameters=frozenset({"asked", "k", "known"}),
+            )
+        }
+
+    def _answer_tensors(self, inputs: Feeds, parameters: Parameters) -> Outputs:
+        k, to_heads, with_known = _asked(parameters)
+        ids_input, relations_input = (tensor.name for tensor in self.manifest.inputs)
+        ids, relations = inputs[ids_input], decoded_texts(inputs[relations_input], relations_input)
+        if len(ids) != len(relations):
+            raise InvalidRequestError(
+                f"expected a relation for each of {len(ids)} ids, received {len(relations)}",
+                where=f"input `{relations_input}`",
+            )
+        if len(ids) * k > _MAX_ANSWERS:
+            raise InvalidRequestError(
+                f"expected at most {_MAX_ANSWERS} answers in one request, received {len(ids)} questions "
+                f"with k = {k}",
+                hint="send fewer questions in one request",
+            )
+        answer, score = self.manifest.outputs
+        are_integers = answer.datatype == "INT64"
+        answers = np.empty((len(ids), k), np.int64 if are_integers else np.object_)
+        scores = np.empty((len(ids), k), np.float32)
+        places_of: dict[str, list[int]] = {}
+        for place, relation in enumerate(relations):
+            places_of.setdefault(relation, []).append(place)
+        for relation, places in places_of.items():
+            asked = self.artifact.ids(self.end_types(relation)[to_heads])
+            nodes = node_indices(ids[places], asked, ids_input)
+            found = self.answer_indices(relation, nodes, k, to_heads=to_heads, with_known=with_known)
+            for place, each in zip(places, found, strict=True):
+                if len(each.index) < k:
+                    raise InvalidRequestError(
+                        f"expected k of at most {len(each.index)}, the number of answers to question "
+                        f"{place}, received {k}",
+                        where="parameters.k",
+                    )
+                named = self.artifact.ids(each.node_type).take(each.index)
+                answers[place] = named if are_integers else [str(name).encode() for name in named]
+                scores[place] = each.score
+        return {answer.name: answers, score.name: scores}
+
     @property
     def relations(self) -> tuple[str, ...]:
         """Names of the relations."""
@@ -83,7 +153,8 @@ class DeployedKnowledgeGraph(DeployedModel):
         """
         if relation not in self.form.ends:
             raise NotFoundError(
-                f"expected one of the {len(self.form.ends)} relations of the model, received `{relation}`",
+                f"expected one of the {len(self.form.ends)} relations of the model, "
+                f"received `{relation[:64]}`",
                 hint=did_you_mean(relation, self.form.ends)
                 or f"there are: {', '.join(list(self.form.ends)[:20])}",
             )
@@ -195,3 +266,19 @@ class DeployedKnowledgeGraph(DeployedModel):
     def _known(self, relation: str, node: int, to_heads: bool) -> Int64:
         head_type, tail_type = self.form.ends[relation]
         return self.artifact.links.ends_of((head_type, relation, tail_type), node, to_sources=to_heads)
+
+
+def _asked(parameters: Parameters) -> tuple[int, bool, bool]:
+    """Return ``k``, whether heads are asked for, and whether known answers are among the answers."""
+    k = parameters.get("k", 10)
+    if type(k) is not int or not 1 <= k <= _MAX_K:
+        raise InvalidRequestError(
+            f"expected an integer between 1 and {_MAX_K}, received {k!r:.64}", where="parameters.k"
+        )
+    asked = parameters.get("asked", "tail")
+    if asked not in ("head", "tail"):
+        raise InvalidRequestError(f"expected head or tail, received {asked!r:.64}", where="parameters.asked")
+    known = parameters.get("known", False)
+    if not isinstance(known, bool):
+        raise InvalidRequestError(f"expected true or false, received {known!r:.64}", where="parameters.known")
+    return k, asked == "head", known

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -13,7 +14,18 @@ import numpy.typing as npt
 from graphbox.artifact import Artifact, Manifest, TensorSpec
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.protocol import Feeds
-from graphbox.errors import FormatError, UnsupportedError, UsageError
+from graphbox.deploy.signature import (
+    DIGEST_PROPERTY,
+    ONNX_SUFFIX,
+    PRECISION_PROPERTY,
+    THREADS_PROPERTY,
+    WHOLE,
+    Outputs,
+    Parameters,
+    Signature,
+    by_name,
+)
+from graphbox.errors import FormatError, NotFoundError, UnsupportedError, UsageError, did_you_mean
 
 __all__ = ["DeployedModel", "Operation"]
 
@@ -44,6 +56,70 @@ class DeployedModel(ABC):
         self._further = further.program if further else None
         self.inputs: tuple[TensorSpec, ...] = main.program.inputs if main else ()
         self.outputs: tuple[TensorSpec, ...] = main.program.outputs if main else ()
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The ways to call the model, by the suffix that the model's name gets in protocols.
+
+        `graphbox.deploy.signature.WHOLE` is always there, ``ONNX_SUFFIX`` where the model has an ONNX part.
+        """
+        signatures = self._form_signatures()
+        if self.manifest.onnx is not None:
+            signatures[ONNX_SUFFIX] = self._onnx_signature()
+        return MappingProxyType(signatures)
+
+    @abstractmethod
+    def _form_signatures(self) -> dict[str, Signature]:
+        """Return the signatures of the model's form, `WHOLE` among them."""
+
+    def infer(
+        self, inputs: Feeds, parameters: Parameters = MappingProxyType({}), signature: str = WHOLE
+    ) -> Outputs:
+        """Return the outputs of a call by name; see `graphbox.deploy.signature.Signature.infer`.
+
+        Args:
+            inputs: an array for each input of the signature.
+            parameters: by name; those that are left out have their defaults.
+            signature: which of `signatures`.
+
+        Raises:
+            NotFoundError: the model has no such signature; an id is no node of the model.
+            InvalidRequestError: an input or a parameter is missing, unknown, or not what the model reads.
+        """
+        return self.signature(signature).infer(inputs, parameters)
+
+    def signature(self, suffix: str) -> Signature:
+        """Return one of `signatures`.
+
+        Raises:
+            NotFoundError: the model has none of this suffix.
+        """
+        if suffix not in self.signatures:
+            name = self.manifest.name
+            known = ", ".join(f"`{name}{each}`" for each in self.signatures)
+            missing = " (it has no ONNX part: its embeddings are rows)" if suffix == ONNX_SUFFIX else ""
+            raise NotFoundError(
+                f"expected one of {known}, received `{name}{suffix}`{missing}",
+                hint=did_you_mean(suffix, self.signatures),
+            )
+        return self.signatures[suffix]
+
+    def _onnx_signature(self) -> Signature:
+        onnx = self.manifest.onnx
+        if onnx is None:
+            raise self._no_onnx()
+        return Signature(
+            platform="onnxruntime_onnx",
+            inputs=by_name(self.inputs),
+            outputs=by_name(self.outputs),
+            answer=lambda inputs, _: self.run(inputs),
+            work=lambda inputs: sum(array.size for array in inputs.values()),
+            properties={
+                DIGEST_PROPERTY: self.manifest.files[onnx.path].sha256,
+                PRECISION_PROPERTY: str(self.effective["precision"]),
+                THREADS_PROPERTY: str(self.effective["threads"]),
+            },
+        )
 
     @abstractmethod
     def warm_up(self) -> None:

@@ -35,7 +35,7 @@ from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 __all__ = ["DESCRIPTION_FILE", "adapters_with_packages", "is_built", "prepared"]
 
 DESCRIPTION_FILE = "package.json"
-_FORMAT = 1
+_FORMAT = 2
 _UNUSED_DAYS = 30
 _ABANDONED_HOURS = 24
 _ATTEMPTS = 10
@@ -59,6 +59,7 @@ class _Description(BaseModel):
 
     format: int
     key: str
+    model: str
     adapter: str
     device: str
     files: dict[str, _File]
@@ -102,12 +103,15 @@ def is_built(adapter: Adapter, model: bytes, device: Device, options: Options) -
     return _is_complete(packages_folder() / key, key)
 
 
-def adapters_with_packages() -> set[str]:
-    """Return the names of the adapters that have built any package."""
+def adapters_with_packages(model: bytes | None) -> set[str]:
+    """Return the names of the adapters that have built any package of a model; None: of any model."""
+    digest = None if model is None else _digest(model)
     names = set()
     for path in packages_folder().glob(f"*/{DESCRIPTION_FILE}"):
         with suppress(OSError, ValidationError):  # damaged: it is built again when it is wanted
-            names.add(_Description.model_validate_json(path.read_bytes()).adapter)
+            description = _Description.model_validate_json(path.read_bytes())
+            if digest in (None, description.model):
+                names.add(description.adapter)
     return names
 
 
@@ -120,9 +124,13 @@ def _key(adapter: Adapter, model: bytes, device: Device, options: Options) -> st
         "code": _code_digest(adapter),
         "device": [device.name, device.kind, device.description, sorted(device.details.items())],
         "options": asdict(options),
-        "model": hashlib.sha256(model).hexdigest(),
+        "model": _digest(model),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(model: bytes) -> str:
+    return hashlib.sha256(model).hexdigest()
 
 
 def _code_digest(adapter: Adapter) -> str:
@@ -139,7 +147,12 @@ def _build(adapter: Adapter, model: bytes, device: Device, options: Options, pat
         adapter.build(model, device, options, beside)
         files = {name: _record(beside / name) for name in _written(adapter, beside)}
         description = _Description(
-            format=_FORMAT, key=path.name, adapter=adapter.name, device=device.name, files=files
+            format=_FORMAT,
+            key=path.name,
+            model=_digest(model),
+            adapter=adapter.name,
+            device=device.name,
+            files=files,
         )
         (beside / DESCRIPTION_FILE).write_text(description.model_dump_json(indent=2))
         folders = {str(parent) for name in files for parent in Path(name).parents}  # "." too

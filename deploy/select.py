@@ -97,7 +97,7 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
         UnsupportedError: when it cannot run the model, with the reason.
     """
     reasons: list[str] = []
-    candidates = candidates_of(target)
+    candidates = candidates_of(target, model)
     for adapter, device in available_of(candidates, reasons):
         support = adapter.supports(model, device) if model is not None else None
         if support is None or support.supported:
@@ -106,14 +106,18 @@ def choose(target: str = "auto", model: bytes | None = None) -> tuple[Adapter, D
     raise no_target(target, candidates, reasons)
 
 
-def candidates_of(target: str) -> list[Target]:
+def candidates_of(target: str, model: bytes | None = None) -> list[Target]:
     """Return what a target may mean, in order of preference; see `choose`.
+
+    Args:
+        target: an adapter's name, ``adapter/device``, or ``auto``.
+        model: of adapters that build ahead, ``auto`` means those that have built it; None: any model.
 
     Raises:
         NotFoundError: when no such target is registered.
     """
     if target == "auto":
-        ready = adapters_with_packages()
+        ready = adapters_with_packages(model)
         found = [each for name in adapter_names() for each in _targets_of(name, ready=ready)]
         return sorted((t for t in found if t.device is None or t.device.kind != "other"), key=_order)
     name, _, device_name = target.partition("/")

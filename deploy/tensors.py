@@ -13,13 +13,14 @@ from graphbox.deploy.fastest import Choice
 from graphbox.deploy.made_up_feeds import feeds_of_shapes
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.protocol import DTYPE_OF
+from graphbox.deploy.signature import WHOLE, Signature
 from graphbox.errors import FormatError, UsageError
 
 __all__ = ["DeployedTensors", "example_arrays"]
 
 
 class DeployedTensors(DeployedModel):
-    """Runs an ONNX model on arrays, by `run`.
+    """Runs an ONNX model on arrays, by `infer` or `run`.
 
     Args:
         artifact: the model version, of kind ``tensors``.
@@ -31,6 +32,9 @@ class DeployedTensors(DeployedModel):
     def __init__(self, artifact: Artifact, main: Choice) -> None:
         super().__init__(artifact, main, None)
         self._main = main.program
+
+    def _form_signatures(self) -> dict[str, Signature]:
+        return {WHOLE: self._onnx_signature()}
 
     def example_feeds(self) -> dict[str, npt.NDArray[Any]]:
         """Return the inputs of the example request as arrays.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, NeighborLists, PaddedBlockForm, RelationGroup
+from graphbox.artifact import Artifact, NeighborLists, PaddedBlockForm, RelationGroup, TensorSpec
+from graphbox.artifact.fields_form import column_tensor
 from graphbox.artifact.ids import Id
+from graphbox.artifact.manifest import Datatype
 from graphbox.artifact.preprocess import NodeFeature, UnseenInputs
-from graphbox.deploy.field_columns import RequestColumn, columns_of_rows
+from graphbox.deploy.field_columns import RequestColumn, columns_of_rows, columns_of_tensors
+from graphbox.deploy.signature import by_name, node_indices
 from graphbox.errors import (
     FormatError,
     InvalidRequestError,
@@ -24,7 +29,14 @@ from graphbox.errors import (
 __all__ = ["UnseenFeeds", "UnseenNode", "UnseenReader"]
 
 Float = npt.NDArray[np.float32]
+_Edges: TypeAlias = tuple[npt.NDArray[np.int64], Float]
+"""Node indices of a node's neighbours in a relation, and the weights of the edges."""
 _SEPARATOR = "__"
+_FEATURE, _NEIGHBORS, _NUM_NEIGHBORS, _WEIGHTS = "feature.", "neighbors.", "num_neighbors.", "weights."
+_MAX_NEIGHBORS = np.iinfo(np.uint16).max - 1
+_EXAMPLE_NEIGHBORS = 5
+# Keeps the example of a feature with huge values within float32, and within 64-bit integers.
+_LARGEST_EXPONENT = 43.0
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,17 @@ class UnseenReader:
             if group.source_scales is not None
         }
         self._check_shapes(form)
-        self._relations = [
-            _SEPARATOR.join(edge_type) for group in self._groups.values() for edge_type in group.edge_types
-        ]
+        self._relations = {
+            _SEPARATOR.join(edge_type): group.source
+            for group in self._groups.values()
+            for edge_type in group.edge_types
+        }
+        self._weighed = frozenset(
+            _SEPARATOR.join(edge_type)
+            for group in self._groups.values()
+            for edge_type in group.edge_types
+            if group.normalization == "table"
+        )
 
     @property
     def features(self) -> tuple[NodeFeature, ...]:
@@ -109,9 +129,49 @@ class UnseenReader:
         return self._inputs.features
 
     @property
-    def relations(self) -> list[str]:
-        """The relations along which neighbours can be given."""
+    def relations(self) -> dict[str, str]:
+        """Node type of the neighbours, by the relation along which they can be given."""
         return self._relations
+
+    def example(self, lists: Mapping[str, NeighborLists]) -> UnseenNode:
+        """Return a node that can be encoded: typical features, and neighbours of the first example id.
+
+        A number is the mean of training on the scale on which numbers are read, a category the first one. A
+        vector of zeros and a slot without values add nothing. A relation has at most five neighbours.
+
+        Args:
+            lists: the neighbours of all nodes, by the ``neighbors`` path of their group.
+        """
+        features = {each.name: _typical_value(each) for each in self._inputs.features}
+        ids = self._artifact.example_ids()[:1]
+        node = self._artifact.ids(self._node_type).index(ids, missing=-1)
+        if not len(node) or node[0] < 0:
+            return UnseenNode(features)
+        neighbors: dict[str, list[Id]] = {}
+        for group in self._groups.values():
+            of_all, sources = lists[group.neighbors], self._artifact.ids(group.source)
+            for place, edge_type in enumerate(group.edge_types):
+                start, count = int(of_all.start[node[0], place]), int(of_all.counts[node[0], place])
+                found = of_all.neighbors[start : start + count]
+                others = found[found != node[0]] if group.self_loops else found
+                neighbors[_SEPARATOR.join(edge_type)] = sources.take(others[:_EXAMPLE_NEIGHBORS])
+        return UnseenNode(features, neighbors)
+
+    def neighbors_of_type(self, nodes: Sequence[UnseenNode], node_type: str) -> list[npt.NDArray[np.int64]]:
+        """Return the node indices of each node's neighbours of a node type, each once, ascending.
+
+        Raises:
+            NotFoundError: a neighbour is no node of the model.
+        """
+        relations = [name for name, source in self._relations.items() if source == node_type]
+        found = []
+        for number, node in enumerate(nodes):
+            lists = [
+                _indices(self._artifact.ids(node_type), node.neighbors.get(name, ()), _place(number, name))
+                for name in relations
+            ]
+            found.append(np.unique(np.concatenate([np.empty(0, np.int64), *lists])))
+        return found
 
     def read(self, nodes: Sequence[UnseenNode]) -> UnseenFeeds:
         """Return nodes as the feeds are made of them.
@@ -124,10 +184,107 @@ class UnseenReader:
         known = [each.name for each in self._inputs.features]
         for number, node in enumerate(nodes):
             _check_names(number, "feature", node.features, known)
-            _check_names(number, "relation", node.neighbors, self._relations)
+            _check_names(number, "relation", node.neighbors, list(self._relations))
             _check_names(number, "relation", node.weights, list(node.neighbors))
-        rows = self._rows([node.features for node in nodes])
-        return UnseenFeeds(rows, {name: self._lists(nodes, group) for name, group in self._groups.items()})
+            for relation in node.weights.keys() - self._weighed:
+                raise InvalidRequestError(
+                    "expected no weights, the model does not weigh the edges of this relation",
+                    where=_place(number, relation),
+                    hint="leave them out",
+                )
+        rows = [node.features for node in nodes]
+        columns = columns_of_rows(self._inputs.features, rows, row="node", column="feature")
+
+        def edges(number: int, relation: str) -> _Edges:
+            where = _place(number, relation)
+            node, ids = nodes[number], self._artifact.ids(self._relations[relation])
+            given = node.neighbors.get(relation, ())
+            if len(given) > _MAX_NEIGHBORS:
+                raise InvalidRequestError(
+                    f"expected at most {_MAX_NEIGHBORS} neighbours, received {len(given)}", where=where
+                )
+            neighbors = _indices(ids, given, where)
+            return neighbors, _edge_weights(node.weights.get(relation), len(neighbors), where)
+
+        return self._read(len(nodes), columns, edges)
+
+    @cached_property
+    def inputs(self) -> dict[str, TensorSpec]:
+        """Tensors of n nodes, by name.
+
+        For each feature F ``feature.F``, as a column of a click model. For each relation R
+        ``num_neighbors.R``, INT64 [n], how many neighbours each node has, and ``neighbors.R``, BYTES or INT64
+        [m], the original ids of those of all nodes, one node after the other; of relations whose edges the
+        model weighs also ``weights.R``, FP32 [m].
+        """
+        specs = [column_tensor(_FEATURE + each.name, each.kind, each.dim) for each in self._inputs.features]
+        for relation, source in self._relations.items():
+            kind: Datatype = "INT64" if self._artifact.ids(source).kind == "int64" else "BYTES"
+            specs.append(TensorSpec(name=_NUM_NEIGHBORS + relation, datatype="INT64", shape=(-1,)))
+            specs.append(TensorSpec(name=_NEIGHBORS + relation, datatype=kind, shape=(-1,)))
+            if relation in self._weighed:
+                specs.append(TensorSpec(name=_WEIGHTS + relation, datatype="FP32", shape=(-1,)))
+        return by_name(specs)
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """Names of the inputs that hold values of all nodes, one node after the other."""
+        return frozenset(name for name in self.inputs if name.startswith((_NEIGHBORS, _WEIGHTS)))
+
+    @property
+    def weighed(self) -> frozenset[str]:
+        """The relations whose edges the model weighs."""
+        return self._weighed
+
+    def read_tensors(self, tensors: Mapping[str, npt.NDArray[Any]]) -> UnseenFeeds:
+        """Return nodes given as tensors as the feeds are made of them.
+
+        Args:
+            tensors: those of `inputs`, of their dtypes and shapes.
+
+        Raises:
+            InvalidRequestError: tensors of different numbers of nodes, or values that cannot be read.
+            NotFoundError: a neighbour is no node of the model.
+        """
+        columns = columns_of_tensors(self._inputs.features, tensors, _FEATURE)
+        first = next(iter(self.inputs))
+        count = len(tensors[first])
+        for relation in self._relations:
+            name = _NUM_NEIGHBORS + relation
+            if len(tensors[name]) != count:
+                raise InvalidRequestError(
+                    f"expected {count} nodes, as in input `{first}`, received {len(tensors[name])}",
+                    where=f"input `{name}`",
+                )
+        lists = {relation: self._split(relation, tensors) for relation in self._relations}
+        return self._read(count, columns, lambda number, relation: lists[relation][number])
+
+    def _split(self, relation: str, tensors: Mapping[str, npt.NDArray[Any]]) -> list[_Edges]:
+        """Return the edges of each node."""
+        ids, counts = tensors[_NEIGHBORS + relation], tensors[_NUM_NEIGHBORS + relation]
+        if (counts < 0).any() or (counts > _MAX_NEIGHBORS).any() or counts.sum() != len(ids):
+            raise InvalidRequestError(
+                f"expected counts from 0 to {_MAX_NEIGHBORS} with the sum {len(ids)}, the number of ids in "
+                f"`{_NEIGHBORS}{relation}`, received others",
+                where=f"input `{_NUM_NEIGHBORS}{relation}`",
+            )
+        known = self._artifact.ids(self._relations[relation])
+        found = node_indices(ids, known, f"{_NEIGHBORS}{relation}")
+        weights = tensors[_WEIGHTS + relation].tolist() if relation in self._weighed else None
+        weight = _edge_weights(weights, len(found), f"input `{_WEIGHTS}{relation}`")
+        ends = np.cumsum(counts)
+        return [
+            (found[end - each : end], weight[end - each : end])
+            for each, end in zip(counts, ends, strict=True)
+        ]
+
+    def _read(
+        self, count: int, columns: Mapping[str, RequestColumn], edges: Callable[[int, str], _Edges]
+    ) -> UnseenFeeds:
+        return UnseenFeeds(
+            self._rows(count, columns),
+            {name: self._lists(count, group, edges) for name, group in self._groups.items()},
+        )
 
     def _check_shapes(self, form: PaddedBlockForm) -> None:
         """Check the shapes of all arrays, so that no request meets one that does not fit."""
@@ -156,9 +313,8 @@ class UnseenReader:
                     where=str(self._artifact.path / path),
                 )
 
-    def _rows(self, features: Sequence[Mapping[str, Any]]) -> Float:
-        columns = columns_of_rows(self._inputs.features, features, row="node", column="feature")
-        rows = np.repeat(self._bias[None], len(features), axis=0)
+    def _rows(self, count: int, columns: Mapping[str, RequestColumn]) -> Float:
+        rows = np.repeat(self._bias[None], count, axis=0)
         for each in self._inputs.features:
             rows += self._vectors(each, columns[each.name])
         return np.maximum(rows, 0) if self._inputs.relu else rows
@@ -189,18 +345,14 @@ class UnseenReader:
                 means[row] = weights[found].mean(axis=0)
         return means
 
-    def _lists(self, nodes: Sequence[UnseenNode], group: RelationGroup) -> NeighborLists:
-        ids, own = self._artifact.ids(group.source), len(self._artifact.ids(self._node_type))
-        scales = self._scales.get(group.neighbors)
-        counts = np.zeros((len(nodes), len(group.edge_types)), np.int64)
+    def _lists(self, count: int, group: RelationGroup, edges: Callable[[int, str], _Edges]) -> NeighborLists:
+        own, scales = len(self._artifact.ids(self._node_type)), self._scales.get(group.neighbors)
+        counts = np.zeros((count, len(group.edge_types)), np.int64)
         neighbors: list[npt.NDArray[np.int64]] = []
         weights: list[Float] = []
-        for number, node in enumerate(nodes):
+        for number in range(count):
             for place, edge_type in enumerate(group.edge_types):
-                relation = _SEPARATOR.join(edge_type)
-                where = f"node {number}, neighbours `{relation}`"
-                found = _indices(ids, node.neighbors.get(relation, ()), where)
-                weight = _edge_weights(node.weights.get(relation), len(found), where)
+                found, weight = edges(number, _SEPARATOR.join(edge_type))
                 if scales is not None:
                     degree = float(weight.sum()) + group.self_loops
                     arriving = np.float32(1 / np.sqrt(degree)) if degree > 0 else np.float32(0)
@@ -220,6 +372,24 @@ class UnseenReader:
         )
 
 
+def _typical_value(feature: NodeFeature) -> Any:
+    if feature.kind == "categorical":
+        return feature.categories[0] if feature.categories else None
+    if feature.kind == "vector":
+        return [0.0] * (feature.dim or 0)
+    if feature.kind == "slots":
+        return []
+    if feature.kind == "boolean":
+        return feature.mean > math.log1p(1) / 2  # more often true than not
+    # Inverse of the scale by which `UnseenReader` reads numbers.
+    value = math.copysign(math.expm1(min(abs(feature.mean), _LARGEST_EXPONENT)), feature.mean)
+    return round(value) if feature.kind == "integer" else float(f"{value:.4g}")
+
+
+def _place(number: int, relation: str) -> str:
+    return f"node {number}, neighbours `{relation}`"
+
+
 def _check_names(number: int, what: str, received: Mapping[str, Any], known: Sequence[str]) -> None:
     listed = ", ".join(f"`{each}`" for each in known) or "(none)"
     for name in received:
@@ -232,21 +402,21 @@ def _check_names(number: int, what: str, received: Mapping[str, Any], known: Seq
 
 
 def _indices(ids: Any, wanted: Sequence[Id], where: str) -> npt.NDArray[np.int64]:
-    if len(wanted) > np.iinfo(np.uint16).max - 1:
-        raise InvalidRequestError(
-            f"expected at most {np.iinfo(np.uint16).max - 1} neighbours, received {len(wanted)}", where=where
-        )
     try:
         found: npt.NDArray[np.int64] = ids.index(list(wanted))
-    except NotFoundError as error:
-        raise NotFoundError(error.message, where=where, hint=error.hint) from error
+    except (InvalidRequestError, NotFoundError) as error:
+        raise type(error)(error.message, where=where, hint=error.hint) from error
     return found
 
 
 def _edge_weights(given: Sequence[float] | None, count: int, where: str) -> Float:
     if given is None:
         return np.ones(count, np.float32)
-    weights = np.asarray(given, np.float32)
+    try:
+        with np.errstate(over="ignore"):
+            weights = np.asarray(given, np.float64).astype(np.float32)
+    except (TypeError, ValueError, OverflowError):
+        weights = np.full(count, np.nan, np.float32)
     if weights.shape != (count,) or not np.isfinite(weights).all():
         raise InvalidRequestError(
             f"expected {count} finite weights, one for each neighbour, received {list(weights.shape)}",

@@ -426,9 +426,10 @@ class StoredRows:
         Codes uint8[n, dim]; scale and bias of each row, bits of float16[n, 2].
         """
 
-    def take(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')]) -> int:
+    def take(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')], default_row: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> int:
         """
-        Rows into float32[n, dim]. Returns -1, or the position of the first index outside: nothing is read then.
+        Rows into float32[n, dim]; an index of -1 gives `default_row`, float32[dim], where there is one.
+        Returns -1, or the position of the first index outside: nothing is read then.
         """
 
     def block(self, start: int, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:

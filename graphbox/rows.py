@@ -68,15 +68,19 @@ class StoredRows:
     def __len__(self) -> int:
         return len(self._values)
 
-    def rows(self, indices: Indices, out: Float32 | None = None) -> Float32:
+    def rows(
+        self, indices: Indices, out: Float32 | None = None, default_row: Float32 | None = None
+    ) -> Float32:
         """Return the rows at ``indices`` as float32 [len(indices), dim].
 
         Args:
             indices: integers [len(indices)], repeats allowed.
             out: float32 [len(indices), dim] to write into; its rows must be contiguous.
+            default_row: float32 [dim] for an index of -1; None: that index is outside.
 
         Raises:
             InvalidRequestError: an index is outside ``[0, n)``; negative indices do not wrap.
+            UsageError: ``out`` or ``default_row`` is of another shape.
         """
         given = np.asarray(indices)
         if given.size == 0:
@@ -87,7 +91,8 @@ class StoredRows:
             )
         if out is None:
             out = np.empty((len(given), self.dim), np.float32)
-        outside = self._native.take(np.ascontiguousarray(given, np.int64), out)
+        default = None if default_row is None else np.ascontiguousarray(default_row, np.float32)
+        outside = self._native.take(np.ascontiguousarray(given, np.int64), out, default)
         if outside >= 0:
             raise self._outside(given[outside])
         return out

@@ -26,6 +26,7 @@ import orjson
 from graphbox.artifact import TensorSpec
 from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedTensors
 from graphbox.deploy.bench import MIN_REPEATS, QUERY_POOL, WARM_UP_CALLS, BatchLatency, check_bench, summarize
+from graphbox.deploy.signature import WHOLE
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.server.app import create_app_of
 from graphbox.server.asgi import Message, Scope
@@ -278,7 +279,7 @@ def _infer_messages(served: ServedModel, batch: int, seed: int) -> Iterator[dict
                 ]
             }
         return
-    specs = list(served.endpoint.inputs.values())
+    specs = list(served.model.signature(WHOLE).inputs.values())
     parameters: dict[str, Any] = {}
     further = []
     if isinstance(model, DeployedKnowledgeGraph):

@@ -24,13 +24,16 @@ class ExampleIds:
     Args:
         artifact: the model version.
         query_types: node types it can be asked about.
+        other_types: those that ids are offered of only where the type is named.
 
     Raises:
         FormatError: the example request or the links are damaged.
         UsageError: the model takes no ids.
     """
 
-    def __init__(self, artifact: Artifact, query_types: Sequence[str]) -> None:
+    def __init__(
+        self, artifact: Artifact, query_types: Sequence[str], other_types: Sequence[str] = ()
+    ) -> None:
         form = artifact.preprocess
         if isinstance(form, TensorsForm):
             raise UsageError(f"expected a model that takes ids, `{artifact.manifest.name}` takes tensors")
@@ -41,12 +44,13 @@ class ExampleIds:
             for identifier in artifact.example_ids()
             if known.find(identifier) is not None
         ]
-        self._linked = {node_type: _most_linked(artifact, node_type) for node_type in query_types}
+        self._query_types = query_types
+        self._linked = {name: _most_linked(artifact, name) for name in (*query_types, *other_types)}
 
     def first(self, limit: int, node_type: str | None) -> list[tuple[str, Id]]:
         """Return at most ``limit`` pairs of node type and id, best first; of ``node_type`` only, if given."""
-        types = self._linked if node_type is None else {node_type: self._linked[node_type]}
-        ranked = [[(rank, name, identifier) for rank, identifier in types[name]] for name in types]
+        types = self._query_types if node_type is None else (node_type,)
+        ranked = [[(rank, name, identifier) for rank, identifier in self._linked[name]] for name in types]
         linked = [
             (name, identifier) for _, name, identifier in heapq.merge(*ranked, key=lambda entry: entry[0])
         ]

@@ -36,7 +36,7 @@ class Known:
 
     Attributes:
         current: requests without a version go to it.
-        has_onnx: it has an ONNX part.
+        suffixes: of the names of its signatures in the KServe protocol.
         state: ``READY`` when open, ``UNAVAILABLE`` when it failed to open or was unloaded, else ``LOADING``.
         reason: why it is unavailable, else empty.
         effective: what runs it, see `DeployedModel.effective`; None: it is not open.
@@ -46,7 +46,7 @@ class Known:
     version: int
     path: Path
     current: bool
-    has_onnx: bool
+    suffixes: tuple[str, ...]
     state: State
     reason: str
     effective: Mapping[str, Any] | None
@@ -143,7 +143,7 @@ class Repository:
         """Return the slots of all model versions that have received requests."""
         with self._lock:
             slots = self._all_slots()
-        return [slot for slot in slots if slot.statistics.used or slot.onnx_statistics.used]
+        return [slot for slot in slots if any(each.used for each in slot.statistics.values())]
 
     def known(self) -> list[Known]:
         """Return every model version, by name and version."""
@@ -163,7 +163,7 @@ class Repository:
         manifest = self._manifests.get(slot.path)
         effective = slot.effective()
         return Known(
-            slot.name, slot.version, slot.path, current, slot.has_onnx, state, reason, effective, manifest
+            slot.name, slot.version, slot.path, current, slot.suffixes(), state, reason, effective, manifest
         )
 
     def readiness(self) -> Readiness:

@@ -13,6 +13,7 @@ __all__ = [
     "BenchPoint",
     "DeploymentTarget",
     "EdgeTypeCount",
+    "EncodeInputs",
     "EncodeRequest",
     "EncodedNode",
     "EncodedNodes",
@@ -36,6 +37,7 @@ __all__ = [
     "Predictions",
     "Problem",
     "Promotion",
+    "RankedNode",
     "Readiness",
     "Relation",
     "Relations",
@@ -48,6 +50,10 @@ __all__ = [
     "StageState",
     "StageSummary",
     "TrueLink",
+    "UnseenExample",
+    "UnseenFeature",
+    "UnseenInputs",
+    "UnseenRelation",
 ]
 
 RunState = Literal["created", "running", "finished", "failed", "interrupted"]
@@ -330,10 +336,15 @@ class TrueLink(Answer):
     held_out: bool = Field(description="the model did not see this link in training")
 
 
-class Neighbor(NodeId):
+class RankedNode(NodeId):
     """A node near the query in the embedding space."""
 
     score: float = Field(description="inner product of the query vector and the target vector")
+
+
+class Neighbor(RankedNode):
+    """A node near the query, with the links known between both."""
+
     links: list[TrueLink]
 
 
@@ -378,13 +389,59 @@ class EncodeRequest(BaseModel):
     )
 
 
+class UnseenFeature(Answer):
+    """A feature that an encoder reads of unseen nodes."""
+
+    name: str
+    kind: Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
+    dim: int | None = Field(description="length of a vector, else null")
+    categories: list[str] = Field(description="the first 1,000 of the categories that were learned")
+    num_categories: int = Field(description="how many categories were learned")
+
+
+class UnseenRelation(Answer):
+    """A relation along which neighbours of unseen nodes are given."""
+
+    name: str = Field(description="`source__relation__target`")
+    node_type: str = Field(description="of the neighbours")
+    integer_ids: bool = Field(description="whether the ids of the neighbours are integers, else strings")
+    weighed: bool = Field(description="whether the model reads weights of the edges")
+
+
+class UnseenExample(Answer):
+    """A node that can be encoded."""
+
+    features: dict[str, Any]
+    neighbors: dict[str, list[Id]]
+
+
+class UnseenInputs(Answer):
+    """Inputs of an encoder for nodes that it was never given."""
+
+    node_type: str
+    features: list[UnseenFeature]
+    relations: list[UnseenRelation]
+    classes: list[str] = Field(description="empty where the model does not classify nodes")
+    target_type: str | None = Field(description="node type of the nearest nodes; null: the model ranks none")
+    example: UnseenExample
+
+
+class EncodeInputs(Answer):
+    """Inputs of an encoder."""
+
+    model: str
+    version: int
+    unseen: UnseenInputs | None = Field(description="null: it encodes the nodes of its graph alone")
+
+
 class EncodedNode(Answer):
-    """Embedding and class probabilities of a node."""
+    """Embedding, class probabilities and nearest nodes of a node."""
 
     embedding: list[float]
     probabilities: dict[str, float] = Field(
         description="by class; empty where the model does not classify nodes"
     )
+    neighbors: list[RankedNode] = Field(description="nearest first; empty where `k` is left out")
 
 
 class EncodedNodes(Answer):

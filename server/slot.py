@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,9 +17,11 @@ from graphbox.deploy import (
     DeployedModel,
     open_model,
 )
+from graphbox.deploy.lookup_counter import LookupCounter
+from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.examples import ExampleIds
-from graphbox.server.kserve.endpoints import Endpoint, OnnxEndpoint, endpoint_of
+from graphbox.server.kserve.endpoint import Endpoint
 from graphbox.server.problem import AmbiguousIdError
 from graphbox.server.sources import VersionFolder
 from graphbox.server.telemetry import ModelStatistics
@@ -47,6 +49,7 @@ class ServedModel:
         model: the deployed model that answers.
         artifact: the files of the version.
         query_types: node types whose ids the model accepts as queries; empty for models that take no ids.
+        other_types: node types that an encoder reads as neighbours or ranks, but accepts no queries of.
     """
 
     def __init__(self, name: str, version: int, model: DeployedModel) -> None:
@@ -55,11 +58,19 @@ class ServedModel:
         self.model = model
         self.artifact: Artifact = model.artifact
         self.query_types: tuple[str, ...] = _query_types(model)
+        self._endpoints: dict[str, Endpoint] = {}
+        self.other_types: tuple[str, ...] = _other_types(model)
 
-    @cached_property
-    def endpoint(self) -> Endpoint:
-        """KServe endpoint of the whole model."""
-        return endpoint_of(self.artifact, self.model)
+    def endpoint(self, suffix: str) -> Endpoint:
+        """Return the KServe endpoint of a signature; see `DeployedModel.signatures`.
+
+        Raises:
+            NotFoundError: the model has no such signature.
+        """
+        found = self._endpoints.get(suffix)
+        if found is None:
+            found = self._endpoints.setdefault(suffix, Endpoint(self.model.signature(suffix)))
+        return found
 
     @property
     def encoder(self) -> DeployedEncoder:
@@ -103,18 +114,9 @@ class ServedModel:
         )
 
     @cached_property
-    def onnx_endpoint(self) -> Endpoint:
-        """KServe endpoint of the bare ONNX part.
-
-        Raises:
-            NotFoundError: the model has no ONNX part.
-        """
-        return OnnxEndpoint(self.artifact, self.model)
-
-    @cached_property
     def examples(self) -> ExampleIds:
         """Suggested query ids."""
-        return ExampleIds(self.artifact, self.query_types)
+        return ExampleIds(self.artifact, self.query_types, self.other_types)
 
     def find(self, text: str, node_type: str | None) -> tuple[str, int]:
         """Return the node type and the node index of an original id written as text.
@@ -126,7 +128,7 @@ class ServedModel:
         if not self.query_types:
             raise self._other_kind("takes ids")
         if node_type is not None:
-            self._check_query_type(node_type)
+            _check_type(node_type, self.query_types)
             ids = self.artifact.ids(node_type)
             return node_type, int(ids.index([ids.from_text(text)])[0])
         found = self._occurrences(text)
@@ -154,15 +156,16 @@ class ServedModel:
     def ids_with_prefix(self, prefix: str, limit: int, node_type: str | None) -> list[tuple[str, Id]]:
         """Return at most ``limit`` pairs of node type and matching original id, shortest first.
 
-        Without a prefix, the suggested ids come first; see `ExampleIds`.
+        Without a prefix, the suggested ids come first; see `ExampleIds`. Without a node type they are of the
+        query types.
 
         Raises:
-            NotFoundError: ``node_type`` is not a query type of the model.
+            NotFoundError: the model has no ids of ``node_type``.
         """
         if not self.query_types:
             raise self._other_kind("takes ids")
         if node_type is not None:
-            self._check_query_type(node_type)
+            _check_type(node_type, self.query_types + self.other_types)
         first = [] if prefix else self.examples.first(limit, node_type)
         if len(first) == limit:
             return first
@@ -173,13 +176,14 @@ class ServedModel:
         matches.sort(key=lambda match: (len(str(match[1])), str(match[1])))
         return list(dict.fromkeys(first + matches))[:limit]
 
-    def _check_query_type(self, node_type: str) -> None:
-        if node_type not in self.query_types:
-            raise NotFoundError(
-                f"expected one of the node types {', '.join(self.query_types)}, received `{node_type}`",
-                where="query parameter `type`",
-                hint=did_you_mean(node_type, self.query_types),
-            )
+
+def _check_type(node_type: str, known: Sequence[str]) -> None:
+    if node_type not in known:
+        raise NotFoundError(
+            f"expected one of the node types {', '.join(known)}, received `{node_type}`",
+            where="query parameter `type`",
+            hint=did_you_mean(node_type, known),
+        )
 
 
 def _query_types(model: DeployedModel) -> tuple[str, ...]:
@@ -190,6 +194,12 @@ def _query_types(model: DeployedModel) -> tuple[str, ...]:
     return ()
 
 
+def _other_types(model: DeployedModel) -> tuple[str, ...]:
+    if not isinstance(model, DeployedEncoder):
+        return ()
+    return tuple(name for name in model.artifact.node_types if name not in model.query_types)
+
+
 class Slot:
     """A model version: opened on demand, reference-counted while in use, closed when idle.
 
@@ -198,9 +208,7 @@ class Slot:
         version: version number.
         path: folder of the version.
         stamp: changes when the version is rewritten.
-        has_onnx: whether the model has an ONNX part.
-        statistics: request statistics of the whole model.
-        onnx_statistics: request statistics of the bare ONNX part.
+        statistics: request statistics, by the suffix of a signature.
     """
 
     def __init__(self, folder: VersionFolder, target: str, threads: int) -> None:
@@ -208,9 +216,9 @@ class Slot:
         self.version = folder.version
         self.path = folder.path
         self.stamp = folder.stamp
-        self.has_onnx = folder.kind != "embedding"
-        self.statistics = ModelStatistics()
-        self.onnx_statistics = ModelStatistics()
+        self._has_onnx = folder.kind != "embedding"
+        self.statistics = {WHOLE: ModelStatistics(None if self._has_onnx else LookupCounter())}
+        self.statistics |= {suffix: ModelStatistics() for suffix in SUFFIXES}
         self._target = target
         self._threads = threads
         self._opening = threading.Lock()
@@ -264,6 +272,9 @@ class Slot:
                 self._failure = error
                 logger.error("model %s version %d cannot be opened: %s", self.name, self.version, error)
                 raise
+            lookups = self.statistics[WHOLE].lookups
+            if isinstance(model.model, DeployedEncoder) and lookups is not None:
+                model.model.lookups = lookups
             with self._lock:
                 self._model = model
                 self._close_when_idle = False
@@ -288,6 +299,16 @@ class Slot:
             # Clients see the reason; absolute paths of this machine stay in the log.
             return "UNAVAILABLE", failure.message.replace(str(self.path), f"{self.name}/{self.version}")
         return ("READY" if self._model is not None else "LOADING"), ""
+
+    def suffixes(self) -> tuple[str, ...]:
+        """Return the suffixes of the model's signatures; of one that is not open, the known ones.
+
+        Never blocks.
+        """
+        model = self._model
+        if model is not None:
+            return tuple(model.model.signatures)
+        return (WHOLE, ONNX_SUFFIX) if self._has_onnx else (WHOLE,)
 
     def effective(self) -> Mapping[str, Any] | None:
         """Return `DeployedModel.effective` of the open model; None: it is not open. Never blocks."""
@@ -334,7 +355,7 @@ def _warm_up(model: DeployedModel) -> None:
         model.warm_up()
     except InvalidRequestError as error:
         logger.info("model %s was not warmed up: %s", model.manifest.name, error)
-    _ = model.artifact.links
+    _ = model.artifact.links, model.signatures
 
 
 def _copy(error: GraphboxError) -> GraphboxError:

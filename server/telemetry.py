@@ -27,6 +27,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from graphbox.deploy.lookup_counter import LookupCounter
+
 __all__ = ["InferenceTimes", "ModelStatistics", "Telemetry"]
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -92,9 +94,14 @@ class BatchStatistics:
 
 
 class ModelStatistics:
-    """Statistics of one model version since the server started. Safe to use from any thread."""
+    """Statistics of one model version since the server started. Safe to use from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        lookups: counter of its looked-up rows; None: it has no stored vectors to look up.
+    """
+
+    def __init__(self, lookups: LookupCounter | None = None) -> None:
+        self.lookups = lookups
         self._lock = threading.Lock()
         self._success = Duration()
         self._fail = Duration()
@@ -193,8 +200,19 @@ class _ModelCollector(Collector):
         latency = HistogramMetricFamily(
             "graphbox_inference_duration_seconds", "Time of answered requests", labels=labels
         )
+        rows = CounterMetricFamily(
+            "graphbox_lookup_rows", "Rows of stored vectors answered for ids", labels=labels
+        )
+        default_rows = CounterMetricFamily(
+            "graphbox_lookup_default_rows",
+            "Rows among them that were the default row, as the id is unknown",
+            labels=labels,
+        )
         for model, version, statistics in self._statistics():
             statistics.add_latency_to(latency, [model, version])
+            if statistics.lookups is not None:
+                for family, count in zip((rows, default_rows), statistics.lookups.counts(), strict=True):
+                    family.add_metric([model, version], count)
             numbers = statistics.as_json()
             times = numbers["inference_stats"]
             for name, value in {
@@ -210,7 +228,7 @@ class _ModelCollector(Collector):
             }.items():
                 counters[name].add_metric([model, version], value)
         yield from counters.values()
-        yield latency
+        yield from (latency, rows, default_rows)
 
 
 class _PendingCollector(Collector):

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from graphbox.artifact import TensorSpec, inspect_onnx
 from graphbox.deploy.adapters.results import written
 from graphbox.deploy.protocol import DTYPE_OF, UNKNOWN_PRECISION, Effective, Feeds, Package
+from graphbox.deploy.signature import DIGEST_PROPERTY, PRECISION_PROPERTY, THREADS_PROPERTY
 from graphbox.errors import (
     BackendMissingError,
     GraphboxError,
@@ -40,10 +41,7 @@ from graphbox.errors import (
 )
 
 __all__ = [
-    "DIGEST_PROPERTY",
-    "PRECISION_PROPERTY",
     "PROBE_TIMEOUT_S",
-    "THREADS_PROPERTY",
     "TOKEN_VARIABLE",
     "Configuration",
     "KServeProgram",
@@ -53,14 +51,6 @@ __all__ = [
 
 TOKEN_VARIABLE = "GRAPHBOX_REMOTE_TOKEN"  # noqa: S105 - a name
 """Environment variable with the bearer token for every server that is named."""
-
-# Parameters of a model's configuration (model configuration extension).
-DIGEST_PROPERTY = "model_sha256"
-"""SHA-256 of the ONNX file that the server runs."""
-PRECISION_PROPERTY = "precision"
-"""`graphbox.deploy.Effective.precision` of the server's program."""
-THREADS_PROPERTY = "intra_op_thread_count"
-"""Threads of one call; the name that Triton's ONNX Runtime backend reads."""
 
 PROBE_TIMEOUT_S = 2.0
 _CONNECT_TIMEOUT_S = 5.0
@@ -106,7 +96,7 @@ class Configuration(_Message):
 
     Attributes:
         backend: ``python`` or ``onnxruntime`` in Triton.
-        parameters: by name; see `DIGEST_PROPERTY`, `PRECISION_PROPERTY`, `THREADS_PROPERTY`.
+        parameters: by name; see `graphbox.deploy.signature`.
     """
 
     backend: str = ""

@@ -23,15 +23,13 @@ from pydantic import TypeAdapter, ValidationError
 from graphbox.artifact import OnnxSummary, TensorSpec, inspect_onnx
 from graphbox.deploy.adapters import onnxruntime
 from graphbox.deploy.adapters.kserve import (
-    DIGEST_PROPERTY,
-    PRECISION_PROPERTY,
     PROBE_TIMEOUT_S,
-    THREADS_PROPERTY,
     KServeProgram,
     KServeServer,
     digest_of,
 )
 from graphbox.deploy.protocol import API_VERSION, Device, Options, Package, Support
+from graphbox.deploy.signature import DIGEST_PROPERTY, PRECISION_PROPERTY, THREADS_PROPERTY
 from graphbox.errors import FormatError, GraphboxError, UnsupportedError
 
 _VARIABLE = "GRAPHBOX_TRITON"

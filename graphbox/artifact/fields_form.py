@@ -47,8 +47,7 @@ class FieldSpec(Record):
     @property
     def tensor(self) -> TensorSpec:
         """The column as clients of the KServe protocol send it."""
-        shape = (-1,) if self.dim is None else (-1, self.dim)
-        return TensorSpec(name=self.name, datatype=_DATATYPES[self.kind], shape=shape)
+        return column_tensor(self.name, self.kind, self.dim)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -128,3 +127,9 @@ class FieldsForm(Record):
         if (self.numbers is None) == any(field.mean for field in self.fields):
             raise ValueError("`numbers` is given where there are numbers or vectors, and only then")
         return self
+
+
+def column_tensor(name: str, kind: str, dim: int | None) -> TensorSpec:
+    """Return the tensor in which clients send a column of values of a kind; ``dim`` is that of vectors."""
+    shape = (-1,) if dim is None else (-1, dim)
+    return TensorSpec(name=name, datatype=_DATATYPES[kind], shape=shape)

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 
 from graphbox.artifact.ids import ids_of_kind
 from graphbox.artifact.manifest import Lineage
-from graphbox.artifact.preprocess import FieldsForm, PaddedBlockForm, RelationGroup, TriplesForm
+from graphbox.artifact.preprocess import (
+    FieldsForm,
+    LookupForm,
+    PaddedBlockForm,
+    RelationGroup,
+    TriplesForm,
+)
 from graphbox.artifact.reader import Artifact
 from graphbox.artifact.writer import ArtifactWriter
 from graphbox.errors import ConflictError
@@ -113,11 +119,7 @@ def write_without(
             writer.copy_table(artifact, name, numbers[spec.node_type].kept)
         if manifest.onnx is not None:
             writer.copy_onnx(artifact)
-        if isinstance(form, PaddedBlockForm):
-            for group in {group.neighbors: group for layer in form.layers for group in layer.groups}.values():
-                _write_neighbors(writer, artifact, group, numbers)
-            _copy_unseen_inputs(writer, artifact, form)
-        writer.set_preprocess(form)
+        _write_form(writer, artifact, numbers)
         if manifest.links is not None:
             table = pq.read_table(artifact.path / manifest.links, partitioning=None)
             writer.set_links(_links_without(table, numbers))
@@ -138,6 +140,20 @@ def write_without(
             metrics=manifest.metrics,
             lineage=Lineage(**{**dict(manifest.lineage), "steps": steps}),
         )
+
+
+def _write_form(writer: ArtifactWriter, artifact: Artifact, numbers: Mapping[str, _Renumbering]) -> None:
+    """Write the preprocess, and the arrays that it names."""
+    form = artifact.preprocess
+    if isinstance(form, LookupForm):
+        # Default rows are computed again: a mean of all rows contains those of the nodes taken out.
+        writer.set_lookup(form.node_type, form.tables, form.unknown_ids)
+        return
+    if isinstance(form, PaddedBlockForm):
+        for group in {group.neighbors: group for layer in form.layers for group in layer.groups}.values():
+            _write_neighbors(writer, artifact, group, numbers)
+        _copy_unseen_inputs(writer, artifact, form)
+    writer.set_preprocess(form)
 
 
 def _write_neighbors(

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from graphbox.artifact.fields_form import FieldsForm
+from graphbox.artifact.lookup_form import LookupForm
 from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
 from graphbox.artifact.tensors_form import TensorsForm
 from graphbox.artifact.triples_form import TriplesForm
@@ -27,24 +28,6 @@ __all__ = [
     "UnseenInputs",
     "read_preprocess",
 ]
-
-
-class LookupForm(Record):
-    """An embedding is a row of a table.
-
-    Attributes:
-        node_type: of queries that name none.
-        tables: the table to read, by node type of the query.
-    """
-
-    form: Literal["lookup"] = "lookup"
-    node_type: str
-    tables: dict[str, Name]
-
-    @property
-    def query_types(self) -> tuple[str, ...]:
-        """The node types whose ids can be asked for."""
-        return tuple(self.tables)
 
 
 class RowsSpec(Record):

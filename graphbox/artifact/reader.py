@@ -34,6 +34,7 @@ from graphbox.artifact.preprocess import (
     read_preprocess,
 )
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, RowTable
+from graphbox.artifact.served_tensors import served_tensors
 from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
 _MAX_JSON_BYTES = 64 << 20
@@ -192,6 +193,19 @@ class Artifact:
                 f"expected an array of type {dtype}, received {found.dtype.str}", where=str(file)
             )
         return found
+
+    def default_row(self, node_type: str) -> npt.NDArray[np.float32] | None:
+        """Return the embedding of unknown ids of a node type, float32 [dim]; None: they are refused.
+
+        Raises:
+            FormatError: its file is damaged, or of another type or length.
+        """
+        form = self.preprocess
+        if not isinstance(form, LookupForm) or node_type not in form.defaults:
+            return None
+        return self._array(
+            form.defaults[node_type], "<f4", (self.manifest.tables[form.tables[node_type]].dim,)
+        )
 
     def onnx_bytes(self) -> bytes:
         """Return the content of the ONNX file.
@@ -385,6 +399,14 @@ def _check_references(artifact: Artifact) -> None:
     if isinstance(preprocess, TensorsForm):
         _check_bare(artifact)
         return
+    integer_ids = bool(manifest.inputs) and manifest.inputs[0].datatype == "INT64"
+    expected = served_tensors(preprocess, manifest.onnx, manifest.dim, integer_ids=integer_ids)
+    if (manifest.inputs, manifest.outputs) != expected:
+        raise FormatError(
+            f"expected the inputs and outputs of a model of kind {manifest.kind}, received "
+            f"{', '.join(each.name for each in (*manifest.inputs, *manifest.outputs))}",
+            where=str(artifact.path / MANIFEST_FILE),
+        )
     if not isinstance(preprocess, LookupForm):
         _check_inputs(manifest, preprocess.onnx_inputs, where)
     for name in [*_tables_of(preprocess), *(target.table for target in manifest.targets.values())]:

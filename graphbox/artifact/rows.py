@@ -13,6 +13,7 @@ from graphbox.rows import StoredRows
 ROWS_FILE = "rows.npy"
 CODES_FILE = "codes.npy"
 SCALE_BIAS_FILE = "scale_bias.npy"
+_BLOCK_ROWS = 65_536
 
 
 class RowTable(StoredRows):
@@ -29,3 +30,11 @@ class RowTable(StoredRows):
     ) -> None:
         super().__init__(values, scale_bias, ids.node_type)
         self.ids = ids
+
+
+def mean_row(rows: StoredRows) -> npt.NDArray[np.float32]:
+    """Return the mean of all rows, float32 [dim], summed in float64 a block at a time; zeros without rows."""
+    total = np.zeros(rows.dim, np.float64)
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        total += rows.block(start, start + _BLOCK_ROWS).sum(axis=0, dtype=np.float64)
+    return (total / max(1, len(rows))).astype(np.float32)

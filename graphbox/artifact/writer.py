@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,9 @@ from pydantic import ValidationError
 from graphbox.artifact.arrays import write_array, write_row_blocks
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
+from graphbox.artifact.lookup_form import LookupForm, UnknownIds
 from graphbox.artifact.manifest import (
     MANIFEST_FILE,
-    Datatype,
     FileRecord,
     Kind,
     Lineage,
@@ -39,12 +39,13 @@ from graphbox.artifact.manifest import (
     is_plain_name,
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
-from graphbox.artifact.preprocess import FieldsForm, PaddedBlockForm, Preprocess, TensorsForm, TriplesForm
+from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
 from graphbox.artifact.reader import Artifact, sha256_of
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
+from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, mean_row
+from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
-from graphbox.rows import RowEncoding
+from graphbox.rows import RowEncoding, StoredRows
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -261,6 +262,25 @@ class ArtifactWriter:
         self._place(PREPROCESS_FILE).write_text(preprocess.model_dump_json(indent=2) + "\n")
         self._preprocess = preprocess
 
+    def set_lookup(self, node_type: str, tables: Mapping[str, str], unknown_ids: UnknownIds) -> None:
+        """Serve rows of tables by id: write the preprocess, and the default rows that it declares.
+
+        Args:
+            node_type: of queries that name none.
+            tables: the table to read, written before, by node type of the query.
+            unknown_ids: answer for ids that a table lacks; see `LookupForm`.
+        """
+        defaults: dict[str, str] = {}
+        if unknown_ids != "refuse":
+            defaults = {query_type: f"defaults/{name}.npy" for query_type, name in tables.items()}
+            for name in dict.fromkeys(tables.values()):
+                zeros = np.zeros(self._tables[name].dim, np.float32)
+                row = zeros if unknown_ids == "zero" else mean_row(self._stored(name))
+                self.add_array(f"defaults/{name}.npy", row)
+        self.set_preprocess(
+            LookupForm(node_type=node_type, tables=dict(tables), unknown_ids=unknown_ids, defaults=defaults)
+        )
+
     def set_links(self, links: pa.Table) -> None:
         """Write known links; see `graphbox.artifact.links.links_table`."""
         pq.write_table(links, self._place(LINKS_FILE), compression="zstd")
@@ -358,23 +378,13 @@ class ArtifactWriter:
         if isinstance(form, TensorsForm):
             if self._onnx is None or self._example is None:
                 raise UsageError("expected an ONNX file and an example request before commit, received none")
-            return self._onnx.inputs, self._onnx.outputs
-        if isinstance(form, FieldsForm):
-            columns = tuple(field.tensor for field in form.fields)
-            return columns, (TensorSpec(name="probability", datatype="FP32", shape=(-1,)),)
-        node_types = form.entities if isinstance(form, TriplesForm) else (form.node_type,)
-        are_integers = all(self._ids[name][1].kind == "int64" for name in node_types)
-        datatype: Datatype = "INT64" if are_integers else "BYTES"
-        ids = TensorSpec(name="id", datatype=datatype, shape=(-1,))
-        if isinstance(form, TriplesForm):
-            relation = TensorSpec(name="relation", datatype="BYTES", shape=(-1,))
-            answer = TensorSpec(name="answer", datatype=datatype, shape=(-1, -1))
-            return (ids, relation), (answer, TensorSpec(name="score", datatype="FP32", shape=(-1, -1)))
-        embedding = TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim))
-        if isinstance(form, PaddedBlockForm) and form.classes:
-            probability = TensorSpec(name="probability", datatype="FP32", shape=(-1, len(form.classes)))
-            return (ids,), (embedding, probability)
-        return (ids,), (embedding,)
+            node_types: Iterable[str] = ()
+        else:
+            node_types = form.entities if isinstance(form, TriplesForm) else (form.node_type,)
+        integer_ids = not isinstance(form, FieldsForm) and all(
+            self._ids[name][1].kind == "int64" for name in node_types
+        )
+        return served_tensors(form, self._onnx, dim, integer_ids=integer_ids)
 
     def _ids_example(self, tensor: TensorSpec) -> dict[str, Any]:
         """Return the input of an example request for ids."""
@@ -406,6 +416,17 @@ class ArtifactWriter:
         self._tables[name] = TableSpec(
             node_type=node_type, codec=codec, rows=shape[0], dim=shape[1], ids=path
         )
+
+    def _stored(self, name: str) -> StoredRows:
+        """Return a table that was written, its files mapped."""
+        folder = self._partial / "tables" / name
+        mode: Literal["r"] | None = "r" if self._tables[name].rows else None  # an empty file cannot be mapped
+        arrays = [
+            np.load(folder / file, mmap_mode=mode, allow_pickle=False)
+            for file in (ROWS_FILE, CODES_FILE, SCALE_BIAS_FILE)
+            if (folder / file).exists()
+        ]
+        return StoredRows(*arrays)
 
     def _place(self, path: str) -> Path:
         for part in path.split("/"):

@@ -27,6 +27,14 @@ class NeighborScore(StrEnum):
     DOT = "dot"
 
 
+class UnknownIds(StrEnum):
+    """Answers for ids that a model of embeddings lacks."""
+
+    REFUSE = "refuse"
+    ZERO = "zero"
+    MEAN = "mean"
+
+
 NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
 VersionOption = Annotated[int | None, typer.Option("--version", help="Version; without it, the active one.")]
 
@@ -148,6 +156,10 @@ def add_model(
     score: Annotated[
         NeighborScore, typer.Option(help="Rows: what neighbours are ranked by.")
     ] = NeighborScore.COSINE,
+    unknown_ids: Annotated[
+        UnknownIds,
+        typer.Option(help="Rows: answer for ids that are not in the file, an error or a default vector."),
+    ] = UnknownIds.REFUSE,
     target: Annotated[
         str, typer.Option(help="ONNX: adapter to try the model on; see `graphbox targets`.")
     ] = "auto",
@@ -169,6 +181,7 @@ def add_model(
     options = EmbeddingOptions(
         node_type=node_type,
         score="inner_product" if score is NeighborScore.DOT else "cosine",
+        unknown_ids=unknown_ids.value,
         ids=ids,
         tensor=tensor,
         id_column=id_column,

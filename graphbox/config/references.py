@@ -187,10 +187,19 @@ class _Checker:
                 "expected `form: encoder` beside `max_neighbors`, received none",
                 "add it, or leave `max_neighbors` out",
             )
-        if not isinstance(model, dict) or form is None:
+        section = section_of(model.get("kind")) if isinstance(model, dict) else None
+        if not isinstance(model, dict) or section is None:
             return
-        section = section_of(model.get("kind"))
-        if section is not None and form not in section.EXPORT_FORMS:
+        served = form or next(iter(section.EXPORT_FORMS), None)
+        if export.get("unknown_ids", "refuse") != "refuse" and served != "vectors":
+            yield self._problem(
+                ("export", name, "unknown_ids"),
+                "expected a model served as stored vectors beside `unknown_ids`, received one of kind "
+                + str(model.get("kind"))
+                + (f" with `form: {form}`" if form else ""),
+                "leave `unknown_ids` out",
+            )
+        if form is not None and form not in section.EXPORT_FORMS:
             forms = " or ".join(f"`{each}`" for each in section.EXPORT_FORMS)
             yield self._problem(
                 ("export", name, "form"),

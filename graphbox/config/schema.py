@@ -36,6 +36,9 @@ class ExportConfig(Section):
     max_neighbors: PositiveInt | None = None
     """Neighbours that the encoder of a `gnn` keeps of each node in each relation, drawn by the seed of the
     run, without it all. What is served is then measured on the task, too."""
+    unknown_ids: Literal["refuse", "zero", "mean"] = "refuse"
+    """Answer of stored vectors for an id that has none: an error (`refuse`), a vector of zeros (`zero`), or
+    the mean of all vectors of its node type (`mean`). Neighbours of such an id are refused."""
     parity_rows: PositiveInt = 1000
     """Real inputs on which the exported model is compared with the trained one."""
     max_absolute_error: PositiveFloat = 1e-4

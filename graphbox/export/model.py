@@ -16,12 +16,12 @@ from graphbox.artifact import (
     Artifact,
     ArtifactWriter,
     LayerSpec,
-    LookupForm,
     PaddedBlockForm,
     RelationGroup,
     RowsSpec,
     TargetSpec,
 )
+from graphbox.artifact.lookup_form import UnknownIds
 from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import (
@@ -78,6 +78,7 @@ class EmbeddingSource:
         score: how neighbours are ranked.
         candidates: node type and rows, float32 [nodes, dim], of what queries of ``node_type`` are ranked
             against by the inner product; None: nodes of every type are ranked against their own type.
+        unknown_ids: answer for ids that have no row; see `LookupForm`.
     """
 
     node_type: str
@@ -85,6 +86,7 @@ class EmbeddingSource:
     rows: Mapping[str, Float]
     score: Literal["inner_product", "cosine"] = "cosine"
     candidates: tuple[str, Float] | None = None
+    unknown_ids: UnknownIds = "refuse"
 
 
 def export_encoder(
@@ -170,7 +172,7 @@ def export_embedding(
                 tables[node_type] = ranked
                 targets[node_type] = TargetSpec(table=ranked, score="cosine")
             targets[source.node_type] = TargetSpec(table=ranked, score="inner_product")
-        writer.set_preprocess(LookupForm(node_type=source.node_type, tables=tables))
+        writer.set_lookup(source.node_type, tables, source.unknown_ids)
         if network is not None:
             writer.set_network(network)
         dim = source.rows[source.node_type].shape[1]

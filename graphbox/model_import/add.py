@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphbox.artifact import Artifact, ArtifactWriter, Lineage, LookupForm, TargetSpec
+from graphbox.artifact import Artifact, ArtifactWriter, Lineage, TargetSpec
+from graphbox.artifact.lookup_form import UnknownIds
 from graphbox.artifact.manifest import Score, is_plain_name
 from graphbox.deploy import open_model
 from graphbox.errors import UsageError
@@ -27,6 +28,7 @@ class EmbeddingOptions:
     Attributes:
         node_type: that the ids are of.
         score: of neighbours.
+        unknown_ids: answer for ids that the file lacks; see `LookupForm`.
         ids: text file with an id a line; None: those of the file, or else positions from 0.
         tensor: of ``.npz`` and safetensors, the name of the rows where there are several.
         id_column: of Parquet.
@@ -35,6 +37,7 @@ class EmbeddingOptions:
 
     node_type: str = "node"
     score: Score = "cosine"
+    unknown_ids: UnknownIds = "refuse"
     ids: Path | None = None
     tensor: str | None = None
     id_column: str | None = None
@@ -85,7 +88,7 @@ def add_model(
             given = None if options.ids is None else lines_of_ids(options.ids)
             stream = RowStream(_blocks(path, file_format, options), str(path), given)
             _, dim = writer.add_streamed_table(table, options.node_type, stream.rows(), stream.ids)
-            writer.set_preprocess(LookupForm(node_type=options.node_type, tables={options.node_type: table}))
+            writer.set_lookup(options.node_type, {options.node_type: table}, options.unknown_ids)
             targets[options.node_type] = TargetSpec(table=table, score=options.score)
 
         def answer_once(artifact: Artifact) -> None:
@@ -132,6 +135,7 @@ def _check_options(
         ("--target", target != "auto", {"onnx"}),
         ("--type", options.node_type != EmbeddingOptions.node_type, rows),
         ("--score", options.score != EmbeddingOptions.score, rows),
+        ("--unknown-ids", options.unknown_ids != EmbeddingOptions.unknown_ids, rows),
         ("--ids", options.ids is not None, {"npy", "npz", "safetensors", "parquet"}),
         ("--tensor", options.tensor is not None, {"npz", "safetensors"}),
         ("--id-column", options.id_column is not None, {"parquet"}),

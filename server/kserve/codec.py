@@ -12,12 +12,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
 
 from graphbox.artifact import TensorSpec
+from graphbox.deploy.signature import Signature
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.body import Body, parse_object, shorten
 from graphbox.server.kserve.tensors import (
@@ -37,7 +38,6 @@ __all__ = [
     "InferResponse",
     "RequestLimits",
     "RequestedOutput",
-    "Signature",
     "decode_request",
     "decompress",
     "encode_response",
@@ -60,20 +60,6 @@ _MAX_TIMEOUT_US = 24 * 3600 * 1_000_000
 # Below this, compression costs more than it saves.
 _COMPRESS_FROM_BYTES = 1024
 _GZIP, _ZLIB = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS
-
-
-class Signature(Protocol):
-    """Inputs, outputs and parameters of a model.
-
-    Attributes:
-        inputs: by name.
-        outputs: by name.
-        parameters: names of the request parameters that the model reads.
-    """
-
-    inputs: dict[str, TensorSpec]
-    outputs: dict[str, TensorSpec]
-    parameters: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +174,7 @@ def decode_request(
     binary_outputs = _flag(parameters, "binary_data_output", "parameters", False)
     return InferRequest(
         identifier,
-        _decode_inputs(message, view[length:], signature.inputs, limits.max_rows),
+        _decode_inputs(message, view[length:], signature, limits.max_rows),
         _decode_outputs(message.get("outputs"), signature.outputs, binary_outputs),
         {name: value for name, value in parameters.items() if name in signature.parameters},
         _timeout_s(parameters),
@@ -318,8 +304,9 @@ def _flag(parameters: dict[str, Any], name: str, where: str, default: bool) -> b
 
 
 def _decode_inputs(
-    message: dict[str, Any], binary: memoryview, specs: Mapping[str, TensorSpec], max_rows: int
+    message: dict[str, Any], binary: memoryview, signature: Signature, max_rows: int
 ) -> dict[str, Tensor]:
+    specs = signature.inputs
     listed = message.get("inputs")
     if not isinstance(listed, list) or not listed:
         raise InvalidRequestError(
@@ -337,7 +324,8 @@ def _decode_inputs(
         spec = _spec_of(entry, specs, where, "input")
         if spec.name in tensors:
             raise InvalidRequestError(f"expected each input once, received `{spec.name}` twice", where=where)
-        shape = _shape_of(entry, spec, max_rows, where)
+        # The size of the body limits lists: several rows have one value each, or one row has many.
+        shape = _shape_of(entry, spec, None if spec.name in signature.lists else max_rows, where)
         size = _binary_size(entry, where)
         if size is None:
             tensors[spec.name] = decode_json(entry.get("data"), spec.datatype, shape, f"{where}.data")
@@ -376,7 +364,7 @@ def _spec_of(entry: dict[str, Any], specs: Mapping[str, TensorSpec], where: str,
     return spec
 
 
-def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int, where: str) -> list[int]:
+def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int | None, where: str) -> list[int]:
     datatype = entry.get("datatype")
     if datatype != spec.datatype:
         raise InvalidRequestError(
@@ -398,7 +386,8 @@ def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int, where: str
         raise InvalidRequestError(
             f"expected shape {list(spec.shape)} (-1: any size), received {shape}", where=f"{where}.shape"
         )
-    _check_rows(shape, spec, max_rows, f"{where}.shape")
+    if max_rows is not None:
+        _check_rows(shape, spec, max_rows, f"{where}.shape")
     return shape
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from graphbox.artifact import check_name
 from graphbox.deploy.cancellation import Cancellation
+from graphbox.deploy.signature import SUFFIXES, WHOLE
 from graphbox.errors import GraphboxError, InvalidRequestError, NotFoundError, UsageError
 from graphbox.server.asgi import Receive, Scope, Send
 from graphbox.server.body import json_too_large, parse_object, read_body
@@ -27,7 +28,7 @@ from graphbox.server.kserve.codec import (
     decompress,
     encode_response,
 )
-from graphbox.server.kserve.endpoints import ONNX_SUFFIX, Endpoint
+from graphbox.server.kserve.endpoint import Endpoint
 from graphbox.server.kserve.tensors import Tensor
 from graphbox.server.problem import ClientLeftError, RefusedError, kserve_error
 from graphbox.server.services import Services
@@ -68,24 +69,24 @@ class Answer:
 
 @dataclass(slots=True)
 class Named:
-    """A model of the protocol: a slot of the repository, whole or its bare ONNX part."""
+    """A model of the protocol: a slot of the repository, and the suffix of one of its signatures."""
 
     name: str
     slot: Slot
-    bare: bool
+    suffix: str
 
     @property
     def statistics(self) -> ModelStatistics:
         """Statistics of this model."""
-        return self.slot.onnx_statistics if self.bare else self.slot.statistics
+        return self.slot.statistics[self.suffix]
 
     def endpoint(self, model: ServedModel) -> Endpoint:
         """Return the endpoint of the open model.
 
         Raises:
-            NotFoundError: the model has no ONNX part.
+            NotFoundError: the model has no such signature.
         """
-        return model.onnx_endpoint if self.bare else model.endpoint
+        return model.endpoint(self.suffix)
 
 
 Handler = Callable[[Call, str, str | None], Awaitable[Answer]]
@@ -195,17 +196,17 @@ class KServe:
                     "reason": model.reason,
                 }
                 for model in known
-                for suffix in (("", ONNX_SUFFIX) if model.has_onnx else ("",))
+                for suffix in model.suffixes
                 if model.current and (model.state == "READY" or not ready_only)
             ]
         )
 
     async def _load(self, call: Call, name: str, verb: str) -> Answer:
         _check_model_name(name)
-        if self._is_bare(name):
-            base = name.removesuffix(ONNX_SUFFIX)
+        base, suffix = _split_name(name)
+        if suffix and self._repository.has(base) and not self._repository.has(name):
             raise InvalidRequestError(
-                f"expected a model of the repository: `{name}` is the ONNX part of `{base}`, "
+                f"expected a model of the repository: `{name}` is a part of `{base}`, "
                 "loaded and unloaded with it",
                 hint=f"POST /v2/repository/models/{base}/{verb}",
             )
@@ -235,9 +236,9 @@ class KServe:
     def statistics(self) -> Iterator[tuple[str, str, ModelStatistics]]:
         """Yield name, version and statistics of every model that was asked something."""
         for slot in self._repository.slots():
-            yield slot.name, str(slot.version), slot.statistics
-            if slot.onnx_statistics.used:
-                yield slot.name + ONNX_SUFFIX, str(slot.version), slot.onnx_statistics
+            for suffix, statistics in slot.statistics.items():
+                if suffix == WHOLE or statistics.used:
+                    yield slot.name + suffix, str(slot.version), statistics
 
     # One model
 
@@ -247,7 +248,7 @@ class KServe:
             versions = (
                 [named.slot.version] if version is not None else self._repository.versions(named.slot.name)
             )
-            return _json(schema.model_metadata(name, versions, named.endpoint(model)))
+            return _json(schema.model_metadata(name, versions, named.endpoint(model).signature))
         finally:
             self._repository.leave(named.slot)
 
@@ -264,7 +265,7 @@ class KServe:
         try:
             return _json(
                 schema.model_configuration(
-                    name, named.endpoint(model), self._settings.rows_limit(named.slot.name)
+                    name, named.endpoint(model).signature, self._settings.rows_limit(named.slot.name)
                 )
             )
         finally:
@@ -294,13 +295,15 @@ class KServe:
         request, read = await self._read_request(call, named, endpoint)
         decoded = time.perf_counter_ns()
         cancellation = Cancellation(request.timeout_s, (decoded - started) / 1e9)
-        work = endpoint.work(request.inputs)
+        work = endpoint.signature.work(request.inputs)
 
         def execute() -> tuple[int, int, int, InferResponse]:
             begun = time.perf_counter_ns()
-            tensors = endpoint.run(request.inputs, request.parameters)
-            ended = time.perf_counter_ns()
-            endpoint.cost.observe(work, ended - begun)
+            try:
+                tensors = endpoint.run(request.inputs, request.parameters)
+            finally:  # a refusal may take longer than an answer: it looks for ids that are alike
+                ended = time.perf_counter_ns()
+                endpoint.cost.observe(work, ended - begun)
             cancellation.check()
             response = encode_response(named.name, str(named.slot.version), request, tensors)
             return begun, ended, _rows(tensors), response
@@ -340,7 +343,7 @@ class KServe:
             return decode_request(
                 decompress(body, encoding, self._settings.max_body_bytes),
                 None if header_length is None else header_length.decode("latin-1"),
-                endpoint,
+                endpoint.signature,
                 limits,
             )
 
@@ -365,26 +368,23 @@ class KServe:
         number = _version_number(name, version)
         slot = self._repository.find(name, number)
         if slot is not None:
-            return Named(name, slot, bare=False)
-        base = name.removesuffix(ONNX_SUFFIX)
-        if base != name and not self._repository.has(name):
+            return Named(name, slot, WHOLE)
+        base, suffix = _split_name(name)
+        if suffix and not self._repository.has(name):
             slot = self._repository.find(base, number)
             if slot is not None:
-                return Named(name, slot, bare=True)
+                return Named(name, slot, suffix)
         _check_model_name(name)
-        return await self._executor.run(lambda: self._look_up(name, base, number))
+        return await self._executor.run(lambda: self._look_up(name, number))
 
-    def _look_up(self, name: str, base: str, number: int | None) -> Named:
+    def _look_up(self, name: str, number: int | None) -> Named:
         try:
-            return Named(name, self._repository.slot(name, number), bare=False)
+            return Named(name, self._repository.slot(name, number), WHOLE)
         except NotFoundError:
-            if base == name or self._repository.has(name):
+            base, suffix = _split_name(name)
+            if not suffix or self._repository.has(name):
                 raise
-            return Named(name, self._repository.slot(base, number), bare=True)
-
-    def _is_bare(self, name: str) -> bool:
-        base = name.removesuffix(ONNX_SUFFIX)
-        return base != name and self._repository.has(base) and not self._repository.has(name)
+            return Named(name, self._repository.slot(base, number), suffix)
 
     async def _json_object(self, call: Call) -> dict[str, Any]:
         encoding = call.header(b"content-encoding").strip().lower()
@@ -414,6 +414,14 @@ def _expect_method(call: Call, method: str) -> None:
 
 def _unknown_path() -> NotFoundError:
     return NotFoundError("no such path in the KServe protocol v2")
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Return a model's name and the suffix of a signature; the suffix is empty where there is none."""
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix), suffix
+    return name, WHOLE
 
 
 def _check_model_name(name: str) -> None:

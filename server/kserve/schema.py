@@ -7,7 +7,7 @@ from typing import Any
 
 import graphbox
 from graphbox.artifact import TensorSpec
-from graphbox.server.kserve.endpoints import Endpoint
+from graphbox.deploy.signature import Signature
 from graphbox.server.telemetry import ModelStatistics
 
 __all__ = ["model_configuration", "model_metadata", "model_statistics", "server_metadata"]
@@ -20,32 +20,32 @@ def server_metadata() -> dict[str, Any]:
     return {"name": "graphbox", "version": graphbox.__version__, "extensions": _EXTENSIONS}
 
 
-def model_metadata(name: str, versions: Sequence[int], endpoint: Endpoint) -> dict[str, Any]:
+def model_metadata(name: str, versions: Sequence[int], signature: Signature) -> dict[str, Any]:
     """Return the inputs and outputs of a model, and the versions that can be asked for."""
     return {
         "name": name,
         "versions": [str(version) for version in versions],
-        "platform": endpoint.platform,
-        "inputs": [_tensor(spec) for spec in endpoint.inputs.values()],
-        "outputs": [_tensor(spec) for spec in endpoint.outputs.values()],
+        "platform": signature.platform,
+        "inputs": [_tensor(spec) for spec in signature.inputs.values()],
+        "outputs": [_tensor(spec) for spec in signature.outputs.values()],
     }
 
 
-def model_configuration(name: str, endpoint: Endpoint, max_rows: int) -> dict[str, Any]:
+def model_configuration(name: str, signature: Signature, max_rows: int) -> dict[str, Any]:
     """Return the configuration of a model in Triton's words.
 
     ``max_batch_size`` is 0: shapes are whole, the first size is the batch.
     """
     return {
         "name": name,
-        "platform": endpoint.platform,
-        "backend": endpoint.platform,
+        "platform": signature.platform,
+        "backend": signature.platform,
         "max_batch_size": 0,
-        "input": [_configured(spec) for spec in endpoint.inputs.values()],
-        "output": [_configured(spec) for spec in endpoint.outputs.values()],
+        "input": [_configured(spec) for spec in signature.inputs.values()],
+        "output": [_configured(spec) for spec in signature.outputs.values()],
         "parameters": {
             name: {"string_value": value}
-            for name, value in {"max_rows": str(max_rows), **endpoint.properties}.items()
+            for name, value in {"max_rows": str(max_rows), **signature.properties}.items()
         },
     }
 

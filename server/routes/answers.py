@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
 from graphbox import deploy
 from graphbox.errors import InvalidRequestError
-from graphbox.server.body import json_too_large, parse_object, read_body, shorten
 from graphbox.server.routes import API_PREFIX
+from graphbox.server.routes.json_objects import answer_objects, documented_body
 from graphbox.server.schema import (
     LikelyAnswer,
     LikelyAnswers,
@@ -28,46 +28,20 @@ router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
 Name = Annotated[str, Path(description="name of the model", max_length=128)]
 Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
-_LONG_BODY_BYTES = 64 * 1024
-# The body is parsed by hand: pydantic would validate it on the event loop.
-_PREDICTION_BODY: Final = {
-    "required": True,
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PredictionRequest"}}},
-}
 EntityId = Annotated[str | None, Query(max_length=1024)]
 
 
-@router.post("/{name}/predict", response_model=Predictions, openapi_extra={"requestBody": _PREDICTION_BODY})
+@router.post(
+    "/{name}/predict", response_model=Predictions, openapi_extra=documented_body("PredictionRequest")
+)
 async def predict(name: Name, request: Request, services: ServicesDep, version: Version = None) -> Response:
     """Return the probabilities of rows, each given by its own columns."""
-    limit_bytes = services.settings.max_json_bytes
-    if int(request.headers.get("content-length", "0")) > limit_bytes:
-        raise json_too_large(limit_bytes)
-    body = await read_body(request.receive)
 
-    def answer() -> bytes:
-        rows = _rows(parse_object(body, limit_bytes), services.settings.rows_limit(name))
+    def answer(rows: list[dict[str, Any]]) -> bytes:
         with services.repository.use(name, version) as served:
-            found = served.click.predict(rows)
-            return _predictions(served, found).model_dump_json().encode()
+            return _predictions(served, served.click.predict(rows)).model_dump_json().encode()
 
-    is_long = len(body) > _LONG_BODY_BYTES
-    content = await services.executor.run_while_connected(request.receive, answer, long=is_long)
-    return Response(content, media_type="application/json")
-
-
-def _rows(message: dict[str, Any], most: int) -> list[dict[str, Any]]:
-    if message.keys() != {"rows"}:
-        received = ", ".join(f"`{shorten(key)}`" for key in list(message)[:20]) or "none"
-        raise InvalidRequestError(f"expected the one field `rows`, received {received}", where="request")
-    rows = message["rows"]
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidRequestError("expected a list of objects of column and value", where="rows")
-    if len(rows) > most:
-        raise InvalidRequestError(
-            f"expected at most {most} rows in one request, received {len(rows)}", where="rows"
-        )
-    return rows
+    return await answer_objects(request, services, name, "rows", answer)
 
 
 def _predictions(served: ServedModel, found: deploy.Predictions) -> Predictions:

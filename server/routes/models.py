@@ -155,8 +155,9 @@ def ids(
 ) -> IdMatches:
     """List ids the model can be asked about that start with ``prefix``, shortest first.
 
-    Without a prefix the examples come first: the ids of the model's example request, then the nodes that
-    are linked most.
+    With ``type`` they may be of any node type of an encoder, such as the neighbours of ``encode``. Without
+    a prefix the examples come first: the ids of the model's example request, then the nodes that are linked
+    most.
     """
     with services.repository.use(name, version) as served:
         return IdMatches(

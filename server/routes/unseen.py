@@ -1,95 +1,178 @@
-"""Embeddings and classes of nodes that an encoder was never given."""
+"""Embeddings, classes and nearest nodes of nodes that an encoder was never given."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
-from graphbox.deploy import UnseenNode
+from graphbox.deploy import DeployedEncoder, UnseenNode
 from graphbox.errors import InvalidRequestError, NotFoundError
-from graphbox.server.body import json_too_large, parse_object, read_body, shorten
+from graphbox.server.body import shorten
 from graphbox.server.routes import API_PREFIX
-from graphbox.server.schema import EncodedNode, EncodedNodes
-from graphbox.server.services import ServicesDep
+from graphbox.server.routes.json_objects import answer_objects, documented_body
+from graphbox.server.schema import (
+    EncodedNode,
+    EncodedNodes,
+    EncodeInputs,
+    RankedNode,
+    UnseenExample,
+    UnseenFeature,
+    UnseenInputs,
+    UnseenRelation,
+)
+from graphbox.server.services import Services, ServicesDep
 from graphbox.server.slot import ServedModel
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
-_LONG_BODY_BYTES = 64 * 1024
+Name = Annotated[str, Path(description="name of the model", max_length=128)]
+Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
+
+_MOST_CATEGORIES = 1000
+_MOST_VALUES = 1 << 20
 _KEYS = ("features", "neighbors", "weights")
-# The body is parsed by hand: pydantic would validate it on the event loop.
-_BODY: Final = {
-    "required": True,
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/EncodeRequest"}}},
-}
 
 
-@router.post("/{name}/encode", response_model=EncodedNodes, openapi_extra={"requestBody": _BODY})
+@router.get("/{name}/encode")
+def encode_inputs(name: Name, services: ServicesDep, version: Version = None) -> EncodeInputs:
+    """Describe the features and relations that an encoder reads of nodes that it was never given."""
+    with services.repository.use(name, version) as served:
+        model = served.encoder
+        unseen = _inputs(model) if model.encodes_unseen else None
+        return EncodeInputs(model=served.name, version=served.version, unseen=unseen)
+
+
+@router.post("/{name}/encode", response_model=EncodedNodes, openapi_extra=documented_body("EncodeRequest"))
 async def encode(
-    name: Annotated[str, Path(description="name of the model", max_length=128)],
+    name: Name,
     request: Request,
     services: ServicesDep,
-    version: Annotated[
-        int | None, Query(ge=1, description="version of the model; the served one when left out")
-    ] = None,
+    k: Annotated[int, Query(ge=0, description="number of nearest nodes to return for each node")] = 0,
+    linked: Annotated[
+        bool, Query(description="whether the given neighbours of a node may be among its nearest nodes")
+    ] = True,
+    version: Version = None,
 ) -> Response:
-    """Return embeddings, and classes, of nodes given by their features and neighbours."""
-    limit_bytes = services.settings.max_json_bytes
-    if int(request.headers.get("content-length", "0")) > limit_bytes:
-        raise json_too_large(limit_bytes)
-    body = await read_body(request.receive)
+    """Return embeddings, classes and nearest nodes of nodes given by their features and neighbours."""
 
-    def answer() -> bytes:
-        nodes = _nodes(parse_object(body, limit_bytes), services.settings.rows_limit(name))
+    def answer(objects: list[dict[str, Any]]) -> bytes:
+        nodes = [_node(each, number) for number, each in enumerate(objects)]
+        _check_k(services, name, k, len(nodes))
         with services.repository.use(name, version) as served:
-            return _encoded(served, nodes).model_dump_json().encode()
+            _check_values(served, len(nodes))
+            return _encoded(served, nodes, k, linked).model_dump_json().encode()
 
-    is_long = len(body) > _LONG_BODY_BYTES
-    content = await services.executor.run_while_connected(request.receive, answer, long=is_long)
-    return Response(content, media_type="application/json")
+    return await answer_objects(request, services, name, "nodes", answer, long=k > 0)
 
 
-def _encoded(served: ServedModel, nodes: list[UnseenNode]) -> EncodedNodes:
+def _inputs(model: DeployedEncoder) -> UnseenInputs:
+    reader = model.unseen_reader
+    node_type = model.query_types[0]
+    example = model.unseen_example()
+    return UnseenInputs(
+        node_type=node_type,
+        features=[
+            UnseenFeature(
+                name=each.name,
+                kind=each.kind,
+                dim=each.dim,
+                categories=list(each.categories[:_MOST_CATEGORIES]),
+                num_categories=len(each.categories),
+            )
+            for each in reader.features
+        ],
+        relations=[
+            UnseenRelation(
+                name=name,
+                node_type=source,
+                integer_ids=model.id_index(source).kind == "int64",
+                weighed=name in reader.weighed,
+            )
+            for name, source in reader.relations.items()
+        ],
+        classes=list(model.classes),
+        target_type=model.target_type() if node_type in model.manifest.targets else None,
+        example=UnseenExample(
+            features=dict(example.features),
+            neighbors={name: list(ids) for name, ids in example.neighbors.items()},
+        ),
+    )
+
+
+def _check_k(services: Services, name: str, k: int, nodes: int) -> None:
+    if k > services.settings.max_neighbors:
+        raise InvalidRequestError(
+            f"expected k between 0 and {services.settings.max_neighbors}, received {k}",
+            where="query parameter `k`",
+        )
+    most = services.settings.rows_limit(name)
+    if k * nodes > most:
+        raise InvalidRequestError(
+            f"expected at most {most} nearest nodes in one answer, received k = {k} for {nodes} nodes",
+            where="query parameter `k`",
+            hint="send fewer nodes in one request",
+        )
+
+
+def _check_values(served: ServedModel, nodes: int) -> None:
+    """Check that the answer fits into memory as JSON."""
+    model = served.encoder
+    values = model.manifest.dim + len(model.classes)
+    if nodes * values > _MOST_VALUES:
+        raise InvalidRequestError(
+            f"expected at most {_MOST_VALUES // values} nodes of {values} values each in one request, "
+            f"received {nodes}",
+            where="nodes",
+            hint="send fewer nodes in one request, or ask for tensors by KServe",
+        )
+
+
+def _encoded(served: ServedModel, nodes: list[UnseenNode], k: int, linked: bool) -> EncodedNodes:
     model = served.encoder
     try:
-        if model.classes:
-            vectors, probabilities = model.classify_unseen(nodes)
-        else:
-            vectors, probabilities = model.encode_unseen(nodes), None
+        vectors, shares = _vectors(model, nodes)
+        neighbors = _nearest(model, nodes, vectors, k, linked)
     except NotFoundError as error:
         # 404 would say that the model does not exist.
         raise InvalidRequestError(error.message, where=error.where, hint=error.hint) from error
-    if not np.isfinite(vectors).all():
-        row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-        raise InvalidRequestError(
-            "expected features from which the model computes numbers, it returned others", where=f"node {row}"
-        )
-    found = []
-    for row, vector in enumerate(vectors.tolist()):
-        shares = (
-            {}
-            if probabilities is None
-            else dict(zip(model.classes, probabilities[row].tolist(), strict=True))
-        )
-        found.append(EncodedNode(embedding=vector, probabilities=shares))
+    found = [
+        EncodedNode(embedding=vector, probabilities=probabilities, neighbors=nearest)
+        for vector, probabilities, nearest in zip(vectors.tolist(), shares, neighbors, strict=True)
+    ]
     return EncodedNodes(model=served.name, version=served.version, nodes=found)
 
 
-def _nodes(message: dict[str, Any], most: int) -> list[UnseenNode]:
-    if message.keys() != {"nodes"}:
-        received = ", ".join(f"`{shorten(key)}`" for key in list(message)[:20]) or "none"
-        raise InvalidRequestError(f"expected the one field `nodes`, received {received}", where="request")
-    nodes = message["nodes"]
-    if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
-        raise InvalidRequestError("expected a list of objects", where="nodes")
-    if len(nodes) > most:
-        raise InvalidRequestError(
-            f"expected at most {most} nodes in one request, received {len(nodes)}", where="nodes"
-        )
-    return [_node(node, number) for number, node in enumerate(nodes)]
+def _vectors(
+    model: DeployedEncoder, nodes: list[UnseenNode]
+) -> tuple[npt.NDArray[np.float32], list[dict[str, float]]]:
+    """Return the embeddings of nodes, and the probabilities of each by class."""
+    shares: list[dict[str, float]] = [{} for _ in nodes]
+    if model.classes:
+        vectors, probabilities = model.classify_unseen(nodes)
+        shares = [dict(zip(model.classes, row, strict=True)) for row in probabilities.tolist()]
+    else:
+        vectors = model.encode_unseen(nodes)
+    return vectors, shares
+
+
+def _nearest(
+    model: DeployedEncoder, nodes: list[UnseenNode], vectors: npt.NDArray[np.float32], k: int, linked: bool
+) -> list[list[RankedNode]]:
+    if not k:
+        return [[] for _ in nodes]
+    found = model.neighbors_of_unseen(nodes, vectors, k, exclude_given=not linked)
+    node_type = model.target_type()
+    return [
+        [
+            RankedNode(id=identifier, type=node_type, score=value)
+            for identifier, value in zip(model.ids(index, node_type), score.tolist(), strict=True)
+        ]
+        for index, score in found
+    ]
 
 
 def _node(node: dict[str, Any], number: int) -> UnseenNode:

@@ -115,6 +115,38 @@ def test_positions_outside_are_refused_and_never_wrap(kind: str, wrong: Any) -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dim", [1, 7, 64, 257])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
+def test_indices_of_minus_one_have_the_default_row(kind: str, dim: int, share: float) -> None:
+    arrays, expected = _example(kind, 40, dim)
+    table = StoredRows(*arrays)
+    default_row = RANDOM.standard_normal(dim).astype(np.float32)
+    indices = np.where(RANDOM.random(300) < share, -1, RANDOM.integers(0, 40, 300))
+    plain = np.where(indices[:, None] < 0, default_row, expected[indices])
+    np.testing.assert_array_equal(table.rows(indices, default_row=default_row), plain)
+    out = np.full((300, dim + 2), -5, np.float32)
+    assert table.rows(indices, out[:, 1:-1], default_row) is not None
+    np.testing.assert_array_equal(out[:, 1:-1], plain)
+    assert (out[:, [0, -1]] == -5).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_default_rows_are_checked(kind: str) -> None:
+    table, expected = _table(kind)
+    default_row: Any = np.arange(DIM)  # of any type of number
+    np.testing.assert_array_equal(table.rows([1, -1], default_row=default_row), [expected[1], default_row])
+    assert table.rows([], default_row=default_row).shape == (0, DIM)
+    for length in (DIM - 1, DIM + 1, 0):
+        with pytest.raises(UsageError, match=f"a default row of {DIM} numbers, received {length}"):
+            table.rows([0], default_row=np.zeros(length, np.float32))
+    out = np.full((3, DIM), 7, np.float32)
+    for wrong in (-2, ROWS, -(2**63)):
+        with pytest.raises(InvalidRequestError, match=f"received {wrong}"):
+            table.rows([0, -1, wrong], out, default_row)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [1, 7, 64, 257])
 def test_sums_are_those_of_numpy(kind: str, dim: int) -> None:
     arrays, expected = _example(kind, 40, dim)
     table = StoredRows(*arrays)

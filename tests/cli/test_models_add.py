@@ -140,6 +140,23 @@ def test_rows_are_served_with_their_neighbours(graphbox: Call, files: Path) -> N
         np.testing.assert_array_equal(np.array(answer["outputs"][0]["data"], np.float32), ROWS[7])
 
 
+def test_unknown_ids_are_answered_as_the_option_says(graphbox: Call, files: Path) -> None:
+    given = ("models", "add", "words", "rows.npy", "--ids", "ids.txt", "--unknown-ids")
+    for unknown_ids, row in (("zero", np.zeros(8)), ("mean", ROWS.mean(axis=0, dtype=np.float64))):
+        outcome = graphbox(*given, unknown_ids, "--promote", "--json")
+        assert outcome.code == 0, outcome.err
+        assert [output["name"] for output in outcome.json["outputs"]] == ["embedding", "known"]
+        with served(files) as url:
+            asked = {"name": "id", "datatype": "BYTES", "shape": [2], "data": ["w7", "none"]}
+            vectors, known = ask(f"{url}v2/models/words/infer", {"inputs": [asked]})[1]["outputs"]
+        assert known["data"] == [True, False]
+        np.testing.assert_allclose(np.reshape(vectors["data"], (2, 8)), [ROWS[7], row], rtol=1e-6, atol=1e-7)
+    assert graphbox(*given, "median").code == 2
+    outcome = graphbox("models", "add", "layer", "model.onnx", "--unknown-ids", "zero")
+    assert outcome.code == 2
+    assert "with --unknown-ids, received onnx" in outcome.err
+
+
 def test_a_later_version_is_active_only_if_asked_for(graphbox: Call, files: Path) -> None:
     assert graphbox("models", "add", "words", "rows.npy").code == 0
     outcome = graphbox("models", "add", "words", "rows.npy", "--ids", "ids.txt")

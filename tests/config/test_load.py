@@ -149,6 +149,30 @@ def test_override_adds_a_model_and_a_section(folder: Path) -> None:
     assert config.export["small"].model == "second"
 
 
+@pytest.mark.parametrize(
+    ("model", "export", "received"),
+    [
+        ("{kind: gnn, task: field}", "form: encoder, ", "kind gnn with `form: encoder`"),
+        ("{kind: sage, task: field, relations: [[paper, cites, paper]]}", "", "kind sage"),
+        ("{kind: deepfm, task: field}", "", "kind deepfm"),
+        ("{kind: complex, task: field}", "", "kind complex"),
+    ],
+)
+def test_only_stored_vectors_answer_unknown_ids(folder: Path, model: str, export: str, received: str) -> None:
+    text = f"models: {{m: {model}}}\nexport: {{e: {{model: m, {export}unknown_ids: mean}}}}\n"
+    error = refuse(folder, RUN_FILE[: RUN_FILE.index("models:")] + text)
+    assert "export.e.unknown_ids" in str(error)
+    assert f"served as stored vectors beside `unknown_ids`, received one of {received}" in str(error)
+
+
+def test_vectors_answer_unknown_ids(folder: Path) -> None:
+    walk = load_config(write(folder), ["export={e: {model: walk, unknown_ids: zero}}"])
+    assert walk.export["e"].unknown_ids == "zero"
+    assert load_config(write(folder), ["export={e: {model: walk}}"]).export["e"].unknown_ids == "refuse"
+    error = refuse(folder, overrides=("export={e: {model: walk, unknown_ids: median}}",))
+    assert "'refuse', 'zero' or 'mean'" in str(error)
+
+
 def test_override_of_a_list_item(folder: Path) -> None:
     (folder / "other.csv").write_text("id\n")
     config = load_config(write(folder), ["graph.edges.0.path=other.csv"])

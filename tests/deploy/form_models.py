@@ -23,6 +23,7 @@ from graphbox.artifact import (
     TriplesForm,
 )
 from graphbox.artifact.links import links_table
+from graphbox.artifact.lookup_form import UnknownIds
 from graphbox.deploy.conformance_models import gather_model
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.fields import Field, Fields, NumberScale
@@ -35,13 +36,13 @@ ENTITIES: Final = 5
 _LIKES: Final = ("user", "likes", "item")
 
 
-def write_numbers(path: Path) -> Artifact:
+def write_numbers(path: Path, unknown_ids: UnknownIds = "refuse") -> Artifact:
     """Write rows alone, whose ids are 100 to 104."""
     rows = np.random.default_rng(1).standard_normal((ENTITIES, DIM), np.float32)
     with ArtifactWriter(path) as writer:
         writer.add_ids("item", range(100, 100 + ENTITIES))
         writer.add_table("item", "item", rows)
-        writer.set_preprocess(LookupForm(node_type="item", tables={"item": "item"}))
+        writer.set_lookup("item", {"item": "item"}, unknown_ids)
         targets = {"item": TargetSpec(table="item", score="inner_product")}
         return writer.commit(name="numbers", version=1, kind="embedding", task=None, dim=DIM, targets=targets)
 

@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, DeployedModel, open_model
+from graphbox.deploy.signature import WHOLE
 from graphbox.errors import GraphboxError
+from graphbox.server.kserve.tensors import decode_json
 from tests.deploy.hostile_files import exercise_file, make_file_case
 from tests.deploy.hostile_versions import CANARY, Outside, make_bases, make_case
 
@@ -114,7 +116,29 @@ def _answers(model: DeployedModel) -> list[npt.NDArray[Any]]:
     pool = np.arange(min(2, model.num_queries), dtype=np.int64)[None]
     operations = [each for each in model.OPERATIONS if each != "program" or model.inputs]
     outcomes: list[Any] = [model.calls(operation, pool, 1)(0) for operation in operations]
+    examples = _examples(model)
+    if examples is not None:
+        outcomes.append(model.infer(examples, {"k": 1} if "k" in model.signature(WHOLE).parameters else {}))
+    if isinstance(model, DeployedEncoder) and model.encodes_unseen:
+        outcomes.append(model.encode_unseen([model.unseen_example()]))
+    if isinstance(model, DeployedEncoder) and artifact.default_row(model.query_types[0]) is not None:
+        outcomes.append(model.encode_known([-1]))
     return list(_arrays(outcomes))
+
+
+def _examples(model: DeployedModel) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the example request as tensors; None where it is none."""
+    inputs = model.signature(WHOLE).inputs
+    given = {each.get("name"): each for each in model.artifact.example_inputs() if isinstance(each, dict)}
+    if given.keys() != inputs.keys():
+        return None
+    try:
+        return {
+            name: decode_json(given[name]["data"], spec.datatype, given[name]["shape"], name)
+            for name, spec in inputs.items()
+        }
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError):
+        return None
 
 
 def _arrays(outcome: Any) -> Iterator[npt.NDArray[Any]]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from graphbox.artifact.manifest import MANIFEST_FILE, read_manifest
 from graphbox.errors import GraphboxError
 from tests.deploy import hostile_onnx
-from tests.deploy.form_models import WRITERS
+from tests.deploy.form_models import WRITERS, write_numbers
 from tests.deploy.hostile_onnx import damaged
 
 __all__ = ["CANARY", "PARTS", "Outside", "changed_value", "make_bases", "make_case", "sign"]
@@ -55,8 +55,9 @@ class Outside:
 
 
 def make_bases(folder: Path) -> list[Path]:
-    """Write a sound version of each form."""
-    paths = []
+    """Write a sound version of each form, and one with a default row."""
+    paths = [folder / "base_default_row"]
+    write_numbers(paths[0], "mean")
     for form, write in WRITERS.items():
         path = folder / f"base_{form.__name__}"
         write(path)

@@ -15,13 +15,12 @@ from graphbox.deploy.adapters import triton_model
 from graphbox.deploy.adapters.triton_repository import adapter
 from graphbox.deploy.building import build_package
 from graphbox.deploy.conformance import check_adapter
-from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
+from graphbox.deploy.conformance_models import gather_model, sum_model
 from graphbox.deploy.onnx_writer import Node, write_onnx
-from graphbox.deploy.packages import prepared
 from graphbox.errors import BackendMissingError, UnsupportedError
 from graphbox.package_folder import FOLDER_VARIABLE
 from tests.artifact.sample_model import SampleModel, write_encoder
-from tests.deploy.triton_server import add_model, triton_server, why_not
+from tests.deploy.triton_server import add_conformance_models, folder_of, triton_server, why_not
 
 VARIABLE = "GRAPHBOX_TRITON"
 with_triton = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -46,13 +45,6 @@ parameters {{ key: "inter_op_thread_count" value {{ string_value: "1" }} }}
 def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "packages"))
-
-
-def folder_of(model: bytes, backend: str, threads: int = 1) -> Path:
-    built, device = choose(f"triton_repository/{backend}")
-    folder = prepared(built, model, device, Options(threads=threads)).folder
-    assert folder is not None
-    return folder
 
 
 def files_of(folder: Path) -> set[str]:
@@ -135,14 +127,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, sample: SampleModel) -> Ite
     root = tmp_path_factory.mktemp("triton")
     repository = root / "repository"
     artifact = write_encoder(root / "model" / "1", sample)
-    models = {operator.name: (operator.model(), 1) for operator in OPERATORS}
-    models |= {"sum": (sum_model(), 1), "sum in 2 threads": (sum_model(), 2)}
-    models |= {f"gather {dtype}": (gather_model(dtype), 1) for dtype in ("int32", "int64")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(root / "packages"))
-        for name, (model, threads) in models.items():
-            folder = folder_of(model, "python", threads)
-            add_model(repository, name.replace(" ", "_"), folder)
+        add_conformance_models(repository)
         build_package(artifact.path, "triton_repository/python", out=repository / "encoder")
     with triton_server(repository, root / "log") as url:
         yield Served(url, artifact.path)

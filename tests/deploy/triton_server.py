@@ -13,6 +13,9 @@ from pathlib import Path
 
 import httpx
 
+from graphbox.deploy import Options, choose
+from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
+from graphbox.deploy.packages import prepared
 from tests.server.server_process import wait_until
 
 VENV = Path(__file__).parents[2] / ".venv-triton"
@@ -66,9 +69,22 @@ def triton_server(repository: Path, log: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def add_model(repository: Path, name: str, package: Path) -> None:
-    """Copy what the adapter built into a repository."""
-    shutil.copytree(package, repository / name, ignore=shutil.ignore_patterns("package.json"))
+def folder_of(model: bytes, backend: str, threads: int = 1) -> Path:
+    """Return the folder that the adapter builds of a model for a backend of Triton."""
+    adapter, device = choose(f"triton_repository/{backend}")
+    folder = prepared(adapter, model, device, Options(threads=threads)).folder
+    assert folder is not None
+    return folder
+
+
+def add_conformance_models(repository: Path) -> None:
+    """Add the models of the conformance kit to a repository, for the Python backend."""
+    models = {operator.name: (operator.model(), 1) for operator in OPERATORS}
+    models |= {"sum": (sum_model(), 1), "sum in 2 threads": (sum_model(), 2)}
+    models |= {f"gather {dtype}": (gather_model(dtype), 1) for dtype in ("int32", "int64")}
+    for name, (model, threads) in models.items():
+        folder, ignored = folder_of(model, "python", threads), shutil.ignore_patterns("package.json")
+        shutil.copytree(folder, repository / name.replace(" ", "_"), ignore=ignored)
 
 
 def _packages() -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,8 @@ import pytest
 from graphbox.artifact import Artifact, PaddedBlockForm
 from graphbox.artifact.forgetting import write_without
 from graphbox.deploy import DeployedEncoder, UnseenNode, open_encoder
-from graphbox.errors import ConfigError, FormatError, NotFoundError, UsageError
+from graphbox.deploy.signature import UNSEEN_SUFFIX
+from graphbox.errors import ConfigError, FormatError, InvalidRequestError, NotFoundError, UsageError
 from graphbox.models.layer_kinds import LAYER_KINDS
 from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
@@ -86,7 +88,7 @@ def write_tables(folder: Path) -> None:
         "city": [None if user % 11 == 0 else f"city-{user % 4}" for user in range(USERS)],
         "age": [None if user % 13 == 0 else float(user % 50) for user in range(USERS)],
         "x": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH),
-        "words": [[str(word) for word in range(user % 3)] for user in range(USERS)],
+        "words": [[f"word-{word}" for word in range(user % 3)] for user in range(USERS)],
     }
     pq.write_table(pa.table(users), folder / "user.parquet")
     pq.write_table(pa.table({"id": [f"i{item}" for item in range(ITEMS)]}), folder / "item.parquet")
@@ -293,6 +295,59 @@ def test_an_unseen_node_becomes_what_training_made_of_one_like_it(
             assert probabilities.argmax(axis=1).tolist() == trained.logits[users].argmax(axis=1).tolist()
 
 
+def tensors_of(model: DeployedEncoder, nodes: list[UnseenNode]) -> dict[str, npt.NDArray[Any]]:
+    """Return nodes as clients of the signature of unseen nodes send them."""
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    for feature in model.unseen_reader.features:
+        values = [node.features[feature.name] for node in nodes]
+        if feature.kind in {"categorical", "slots"}:
+            texts = ["|".join(map(str, each)) if isinstance(each, list) else each or "" for each in values]
+            tensors[f"feature.{feature.name}"] = np.array([each.encode() for each in texts], object)
+        else:
+            missing = np.nan if feature.kind == "number" else 0
+            dtype = {"number": np.float32, "vector": np.float32, "boolean": np.bool_}.get(
+                feature.kind, np.int64
+            )
+            given = [missing if each is None else each for each in values]
+            tensors[f"feature.{feature.name}"] = np.array(given, dtype)
+    for relation in model.unseen_reader.relations:
+        lists = [list(node.neighbors.get(relation, ())) for node in nodes]
+        ids = [each.encode() if isinstance(each, str) else each for found in lists for each in found]
+        kind = model.signature(UNSEEN_SUFFIX).inputs[f"neighbors.{relation}"].datatype
+        tensors[f"neighbors.{relation}"] = np.array(ids, np.int64 if kind == "INT64" else object)
+        tensors[f"num_neighbors.{relation}"] = np.array([len(found) for found in lists], np.int64)
+        if f"weights.{relation}" in model.signature(UNSEEN_SUFFIX).inputs:
+            weights = [
+                node.weights.get(relation, [1.0] * len(found))
+                for node, found in zip(nodes, lists, strict=True)
+            ]
+            tensors[f"weights.{relation}"] = np.array(
+                [each for found in weights for each in found], np.float32
+            )
+    return tensors
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_unseen_nodes_as_tensors_are_those_given_by_name(
+    workspace: Workspace, report: RunReport, tables: Path, name: str
+) -> None:
+    assert report.state == "finished"
+    with opened(workspace, name) as model:
+        nodes = [twin_of(model, tables, user) for user in (0, 7, 11, USERS - 1)]
+        tensors = tensors_of(model, nodes)
+        found = model.infer(tensors, signature=UNSEEN_SUFFIX)
+        np.testing.assert_array_equal(found["embedding"], model.encode_unseen(nodes))
+        if model.classes:
+            np.testing.assert_array_equal(found["probability"], model.classify_unseen(nodes)[1])
+        first = next(iter(model.unseen_reader.relations))
+        counts = f"num_neighbors.{first}"
+        more, fewer = {counts: tensors[counts] + 1}, {counts: tensors[counts][:-1]}
+        with pytest.raises(InvalidRequestError, match=rf"input `{counts}`: expected counts"):
+            model.infer({**tensors, **more}, signature=UNSEEN_SUFFIX)
+        with pytest.raises(InvalidRequestError, match=rf"input `{counts}`: expected 4 nodes"):
+            model.infer({**tensors, **fewer}, signature=UNSEEN_SUFFIX)
+
+
 def test_unseen_nodes_are_encoded_over_http(
     workspace: Workspace, report: RunReport, tables: Path, tmp_path: Path
 ) -> None:
@@ -301,6 +356,17 @@ def test_unseen_nodes_are_encoded_over_http(
         node = twin_of(model, tables, 7)
         vectors, probabilities = model.classify_unseen([node])
         classes = model.classes
+        tensors = [
+            {
+                "name": name,
+                "datatype": model.signature(UNSEEN_SUFFIX).inputs[name].datatype,
+                "shape": list(tensor.shape),
+                "data": [
+                    each.decode() if isinstance(each, bytes) else each for each in tensor.ravel().tolist()
+                ],
+            }
+            for name, tensor in tensors_of(model, [node]).items()
+        ]
     settings = {"port": 0, "models": [workspace.model("merged", 1).path], "target": "onnxruntime"}
     server = start_process(settings, tmp_path / "server.log")
     try:
@@ -317,6 +383,15 @@ def test_unseen_nodes_are_encoded_over_http(
             wrong = client.post(encode, json={"nodes": [{"neighbors": {"user__edges__user": "u7"}}]})
             assert wrong.status_code == 400
             assert "expected a list of original ids" in wrong.text
+            found = client.post("/v2/models/merged.unseen/infer", json={"inputs": tensors}).raise_for_status()
+            np.testing.assert_allclose(found.json()["outputs"][0]["data"], vectors[0], atol=1e-6)
+            described = client.get("/v2/models/merged.unseen").raise_for_status().json()
+            assert {each["name"] for each in described["inputs"]} == {each["name"] for each in tensors}
+            index = client.post("/v2/repository/index").raise_for_status().json()
+            assert [each["name"] for each in index] == ["merged", "merged.unseen", "merged.onnx"]
+            wrong = client.post("/v2/models/merged.unseen/infer", json={"inputs": tensors[:1]})
+            assert wrong.status_code == 400
+            assert "missing: " in wrong.text
             ids = {"name": "id", "datatype": "BYTES", "shape": [2], "data": ["u7", "u8"]}
             answer = client.post("/v2/models/merged/infer", json={"inputs": [ids]}).raise_for_status().json()
             assert [(each["name"], each["shape"]) for each in answer["outputs"]] == [
@@ -345,6 +420,10 @@ def test_unseen_nodes_are_encoded_over_http(
         ),
         (
             {"neighbors": {"user__edges__user": ["u7"]}, "weights": {"user__edges__user": [1.0, 2.0]}},
+            "node 0, neighbours `user__edges__user`: expected 1 finite weights",
+        ),
+        (
+            {"neighbors": {"user__edges__user": ["u7"]}, "weights": {"user__edges__user": ["x"]}},
             "node 0, neighbours `user__edges__user`: expected 1 finite weights",
         ),
     ],

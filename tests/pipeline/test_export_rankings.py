@@ -41,7 +41,7 @@ models:
   light: {kind: lightgcn, task: items, dim: 16, epochs: 8, batch_size: 32, candidates: 64}
   network: {kind: gnn, task: told, layer: sage, dim: 16, epochs: 3}
 export:
-  shop-items: {model: light}
+  shop-items: {model: light, unknown_ids: mean}
   shop-links: {model: network}
 compress:
   shop-items: {max_drop: 0.5}
@@ -80,6 +80,21 @@ def test_what_is_served_is_the_trained_ranking(workspace: Workspace, report: Run
         np.testing.assert_allclose(np.take_along_axis(scores, found, axis=1), best, rtol=1e-5)
         near, _ = model.neighbors(["i4"], 3, node_type="item")
         assert int(model.index(["i4"], "item")[0]) not in near[0]
+
+
+def test_unknown_ids_have_the_mean_vector_of_their_type(workspace: Workspace, report: RunReport) -> None:
+    trained = load_trained(report.path, "light")
+    for version in (1, 2):  # as trained, and compressed
+        with open_encoder(artifact_of(workspace, version).path) as model:
+            for node_type in ("user", "item"):
+                vectors, known = model.encode_known(["absent", *model.ids([0], node_type)], node_type)
+                rows = trained.embeddings[node_type] if node_type == "user" else trained.target
+                assert rows is not None
+                mean = np.asarray(rows, np.float64).mean(axis=0)
+                np.testing.assert_allclose(vectors[0], mean, rtol=1e-5, atol=1e-7)
+                assert known.tolist() == [False, True]
+    links = Artifact.open(workspace.model("shop-links", 1).path)
+    assert [output.name for output in links.manifest.outputs] == ["embedding"]
 
 
 def test_links_that_were_held_out_as_a_whole_are_told_apart(workspace: Workspace, report: RunReport) -> None:

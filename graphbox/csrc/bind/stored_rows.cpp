@@ -64,7 +64,8 @@ void check_shape(const char* name, std::size_t rows, std::size_t columns, std::s
   }
 }
 
-std::int64_t take(const RowArrays& self, InputArray<std::int64_t> index, OutputRows out) {
+std::int64_t take(const RowArrays& self, InputArray<std::int64_t> index, OutputRows out,
+                  std::optional<InputArray<float>> default_row) {
   const StoredRows& stored = self.stored();
   check_shape("out", out.shape(0), out.shape(1), index.shape(0), stored.dim);
   // Strides of arrays without elements mean nothing.
@@ -74,10 +75,19 @@ std::int64_t take(const RowArrays& self, InputArray<std::int64_t> index, OutputR
   if (!is_empty && !has_contiguous_rows) {
     throw Error(ErrorKind::kUsage, "expected out with contiguous rows that do not overlap, received others", "out");
   }
+  if (default_row && default_row->shape(0) != stored.dim) {
+    throw Error(ErrorKind::kUsage,
+                "expected a default row of " + std::to_string(stored.dim) + " numbers, received " +
+                    std::to_string(default_row->shape(0)),
+                "default_row");
+  }
   const ReleasedGil release;
-  const std::int64_t outside = first_outside(view(index), 0, stored.rows);
-  if (outside < 0) {
-    take_rows(stored, view(index), out.data(), out.shape(0) > 1 ? static_cast<std::size_t>(out.stride(0)) : stored.dim);
+  const std::int64_t outside = first_outside(view(index), default_row ? -1 : 0, stored.rows);
+  const std::size_t stride = out.shape(0) > 1 ? static_cast<std::size_t>(out.stride(0)) : stored.dim;
+  if (outside < 0 && default_row) {
+    take_rows_or_default(stored, {view(index), default_row->data()}, out.data(), stride);
+  } else if (outside < 0) {
+    take_rows(stored, view(index), out.data(), stride);
   }
   return outside;
 }
@@ -152,7 +162,9 @@ void add_stored_rows(nb::module_& module) {
       .def(nb::init<InputArray<std::uint8_t, 2>, InputArray<std::uint16_t, 2>>(), nb::arg("codes").noconvert(),
            nb::arg("scale_bias").noconvert(), "Codes uint8[n, dim]; scale and bias of each row, bits of float16[n, 2].")
       .def("take", &take, nb::arg("index").noconvert(), nb::arg("out").noconvert(),
-           "Rows into float32[n, dim]. Returns -1, or the position of the first index outside: nothing is read then.")
+           nb::arg("default_row").noconvert().none() = nb::none(),
+           "Rows into float32[n, dim]; an index of -1 gives `default_row`, float32[dim], where there is one.\n"
+           "Returns -1, or the position of the first index outside: nothing is read then.")
       .def("block", &block, nb::arg("start"), nb::arg("out").noconvert(), "The rows from `start` on into out.")
       .def("sums", &sums, nb::arg("index").noconvert(), nb::arg("offsets").noconvert(), nb::arg("weights").noconvert(),
            nb::arg("out").noconvert(),

@@ -100,6 +100,28 @@ GRAPHBOX_INLINE void take(const StoredRows& stored, std::span<const std::int64_t
   }
 }
 
+// A loop of its own, so that `take` has no branch for each row.
+template <typename Row>
+GRAPHBOX_INLINE void take_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out,
+                                     std::size_t out_stride) {
+  const auto count = static_cast<std::int64_t>(wanted.index.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i + kPrefetchedRows < count) {
+      const std::int64_t ahead = wanted.index[static_cast<std::size_t>(i + kPrefetchedRows)];
+      if (ahead >= 0) {
+        Row::prefetch_row(stored, ahead);
+      }
+    }
+    const std::int64_t row = wanted.index[static_cast<std::size_t>(i)];
+    float* const values = out + static_cast<std::size_t>(i) * out_stride;
+    if (row >= 0) {
+      decode(Row(stored, row), stored.dim, values);
+    } else {
+      std::copy_n(wanted.default_row, stored.dim, values);
+    }
+  }
+}
+
 template <typename Row>
 GRAPHBOX_INLINE void decode_all(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
                                 std::size_t out_stride) {
@@ -139,6 +161,21 @@ void take_float16(const StoredRows& stored, std::span<const std::int64_t> index,
 GRAPHBOX_CLONES
 void take_int8(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride) {
   take<Int8Row>(stored, index, out, out_stride);
+}
+
+GRAPHBOX_CLONES
+void take_or_default_float32(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+  take_or_default<Float32Row>(stored, wanted, out, out_stride);
+}
+
+GRAPHBOX_CLONES
+void take_or_default_float16(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+  take_or_default<Float16Row>(stored, wanted, out, out_stride);
+}
+
+GRAPHBOX_CLONES
+void take_or_default_int8(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+  take_or_default<Int8Row>(stored, wanted, out, out_stride);
 }
 
 GRAPHBOX_CLONES
@@ -188,6 +225,17 @@ void take_rows(const StoredRows& stored, std::span<const std::int64_t> index, fl
       return take_float16(stored, index, out, out_stride);
     case RowEncoding::kInt8:
       return take_int8(stored, index, out, out_stride);
+  }
+}
+
+void take_rows_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+  switch (stored.encoding) {
+    case RowEncoding::kFloat32:
+      return take_or_default_float32(stored, wanted, out, out_stride);
+    case RowEncoding::kFloat16:
+      return take_or_default_float16(stored, wanted, out, out_stride);
+    case RowEncoding::kInt8:
+      return take_or_default_int8(stored, wanted, out, out_stride);
   }
 }
 

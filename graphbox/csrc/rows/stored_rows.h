@@ -19,6 +19,12 @@ struct StoredRows {
   std::size_t dim;
 };
 
+// Entries are rows, or -1 for one that has the default row, of `dim` values.
+struct RowsOrDefault {
+  std::span<const std::int64_t> index;
+  const float* default_row;
+};
+
 // Bag b has the entries from offsets[b] to offsets[b + 1] - 1: rows, or -1 for one that adds nothing, and their
 // weights. Offsets ascend from 0 to the number of entries.
 struct WeightedBags {
@@ -32,6 +38,9 @@ std::int64_t first_outside(std::span<const std::int64_t> index, std::int64_t low
 
 // out[i * out_stride ...] = row index[i]. All entries must be rows.
 void take_rows(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride);
+
+// out[i * out_stride ...] = row index[i], or the default row where index[i] is -1. All other entries must be rows.
+void take_rows_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride);
 
 // out[i * out_stride ...] = row start + i, for i in [0, count). All must be rows.
 void decode_block(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,

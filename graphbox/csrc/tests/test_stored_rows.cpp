@@ -75,6 +75,35 @@ TEST(stored_rows, rows_of_any_length_are_their_values) {
   }
 }
 
+TEST(stored_rows, entries_of_minus_one_have_the_default_row) {
+  for (const RowEncoding encoding : kEncodings) {
+    for (const std::size_t dim : {1U, 7U, 16U, 64U, 139U}) {
+      const Example example(encoding, 21, dim);
+      std::vector<float> default_row;
+      for (std::size_t column = 0; column < dim; ++column) {
+        default_row.push_back(static_cast<float>(column) - 0.5F);
+      }
+      const std::size_t stride = dim + 3;
+      // -1 at both ends, alone, in a row, and as far ahead as rows are prefetched.
+      std::vector<std::int64_t> index = {-1, 20, -1, -1, 0, 7, 7, -1, 3, 1, 2, 4, 5, 6, 8, 9, -1, 10, 11, 12, 20, -1};
+      for (const std::size_t count : {index.size(), std::size_t{1}, std::size_t{0}}) {
+        index.resize(count);
+        std::vector<float> out(count * stride + 1, kUntouched);
+        take_rows_or_default(example.stored, {index, default_row.data()}, out.data(), stride);
+        for (std::size_t i = 0; i < count; ++i) {
+          for (std::size_t column = 0; column < stride; ++column) {
+            const float expected = column >= dim    ? kUntouched
+                                   : index[i] < 0   ? default_row[column]
+                                                    : example.value(index[i], column);
+            CHECK_EQUAL(out[i * stride + column], expected);
+          }
+        }
+        CHECK_EQUAL(out.back(), kUntouched);
+      }
+    }
+  }
+}
+
 TEST(stored_rows, blocks_are_their_rows) {
   for (const RowEncoding encoding : kEncodings) {
     const Example example(encoding, 9, 33);

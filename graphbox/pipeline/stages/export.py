@@ -79,11 +79,16 @@ def _export(
         return _export_triples(graph, split, trained, new, bounds)
     if export.form == "encoder" and trained.network is not None:
         return _export_network(context, graph, split, trained, export, new, bounds)
-    return _export_vectors(graph, split, trained, new, bounds)
+    return _export_vectors(graph, split, trained, export, new, bounds)
 
 
 def _export_vectors(
-    graph: Graph, split: Split | None, trained: TrainedModel, new: NewVersion, bounds: ParityBounds
+    graph: Graph,
+    split: Split | None,
+    trained: TrainedModel,
+    export: ExportConfig,
+    new: NewVersion,
+    bounds: ParityBounds,
 ) -> ExportResult:
     from graphbox.export import EmbeddingSource, export_embedding, export_encoder
     from graphbox.train.network.trained_network import save_network
@@ -95,7 +100,13 @@ def _export_vectors(
     new = _with_links(graph, split, node_types, new)
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
-        source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
+        source = EmbeddingSource(
+            trained.node_type,
+            ids,
+            trained.embeddings,
+            candidates=candidates,
+            unknown_ids=export.unknown_ids,
+        )
         network = trained.network
         # Only a run file names code: a layer of one's own stays with its run.
         if network is None or ":" in network.config.layer:

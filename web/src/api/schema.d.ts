@@ -91,11 +91,15 @@ export interface paths {
       path?: never;
       cookie?: never;
     };
-    get?: never;
+    /**
+     * Encode Inputs
+     * @description Describe the features and relations that an encoder reads of nodes that it was never given.
+     */
+    get: operations["encode_inputs"];
     put?: never;
     /**
      * Encode
-     * @description Return embeddings, and classes, of nodes given by their features and neighbours.
+     * @description Return embeddings, classes and nearest nodes of nodes given by their features and neighbours.
      */
     post: operations["encode"];
     delete?: never;
@@ -115,8 +119,9 @@ export interface paths {
      * Ids
      * @description List ids the model can be asked about that start with ``prefix``, shortest first.
      *
-     *     Without a prefix the examples come first: the ids of the model's example request, then the nodes that
-     *     are linked most.
+     *     With ``type`` they may be of any node type of an encoder, such as the neighbours of ``encode``. Without
+     *     a prefix the examples come first: the ids of the model's example request, then the nodes that are linked
+     *     most.
      */
     get: operations["ids"];
     put?: never;
@@ -484,6 +489,18 @@ export interface components {
       target: string;
     };
     /**
+     * EncodeInputs
+     * @description Inputs of an encoder.
+     */
+    EncodeInputs: {
+      /** Model */
+      model: string;
+      /** @description null: it encodes the nodes of its graph alone */
+      unseen: components["schemas"]["UnseenInputs"] | null;
+      /** Version */
+      version: number;
+    };
+    /**
      * EncodeRequest
      * @description Nodes that the model was never given.
      */
@@ -498,11 +515,16 @@ export interface components {
     };
     /**
      * EncodedNode
-     * @description Embedding and class probabilities of a node.
+     * @description Embedding, class probabilities and nearest nodes of a node.
      */
     EncodedNode: {
       /** Embedding */
       embedding: number[];
+      /**
+       * Neighbors
+       * @description nearest first; empty where `k` is left out
+       */
+      neighbors: components["schemas"]["RankedNode"][];
       /**
        * Probabilities
        * @description by class; empty where the model does not classify nodes
@@ -744,7 +766,7 @@ export interface components {
     };
     /**
      * Neighbor
-     * @description A node near the query in the embedding space.
+     * @description A node near the query, with the links known between both.
      */
     Neighbor: {
       /** Id */
@@ -921,6 +943,21 @@ export interface components {
        * @description version of the model
        */
       version: number;
+    };
+    /**
+     * RankedNode
+     * @description A node near the query in the embedding space.
+     */
+    RankedNode: {
+      /** Id */
+      id: string | number;
+      /**
+       * Score
+       * @description inner product of the query vector and the target vector
+       */
+      score: number;
+      /** Type */
+      type: string;
     };
     /**
      * Readiness
@@ -1222,6 +1259,97 @@ export interface components {
       relation: string;
     };
     /**
+     * UnseenExample
+     * @description A node that can be encoded.
+     */
+    UnseenExample: {
+      /** Features */
+      features: {
+        [key: string]: unknown;
+      };
+      /** Neighbors */
+      neighbors: {
+        [key: string]: (string | number)[];
+      };
+    };
+    /**
+     * UnseenFeature
+     * @description A feature that an encoder reads of unseen nodes.
+     */
+    UnseenFeature: {
+      /**
+       * Categories
+       * @description the first 1,000 of the categories that were learned
+       */
+      categories: string[];
+      /**
+       * Dim
+       * @description length of a vector, else null
+       */
+      dim: number | null;
+      /**
+       * Kind
+       * @enum {string}
+       */
+      kind: "number" | "integer" | "categorical" | "boolean" | "vector" | "slots";
+      /** Name */
+      name: string;
+      /**
+       * Num Categories
+       * @description how many categories were learned
+       */
+      num_categories: number;
+    };
+    /**
+     * UnseenInputs
+     * @description Inputs of an encoder for nodes that it was never given.
+     */
+    UnseenInputs: {
+      /**
+       * Classes
+       * @description empty where the model does not classify nodes
+       */
+      classes: string[];
+      example: components["schemas"]["UnseenExample"];
+      /** Features */
+      features: components["schemas"]["UnseenFeature"][];
+      /** Node Type */
+      node_type: string;
+      /** Relations */
+      relations: components["schemas"]["UnseenRelation"][];
+      /**
+       * Target Type
+       * @description node type of the nearest nodes; null: the model ranks none
+       */
+      target_type: string | null;
+    };
+    /**
+     * UnseenRelation
+     * @description A relation along which neighbours of unseen nodes are given.
+     */
+    UnseenRelation: {
+      /**
+       * Integer Ids
+       * @description whether the ids of the neighbours are integers, else strings
+       */
+      integer_ids: boolean;
+      /**
+       * Name
+       * @description `source__relation__target`
+       */
+      name: string;
+      /**
+       * Node Type
+       * @description of the neighbours
+       */
+      node_type: string;
+      /**
+       * Weighed
+       * @description whether the model reads weights of the edges
+       */
+      weighed: boolean;
+    };
+    /**
      * VersionComparison
      * @description A version beside the active version of its model.
      */
@@ -1400,9 +1528,48 @@ export interface operations {
       };
     };
   };
+  encode_inputs: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["EncodeInputs"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
   encode: {
     parameters: {
       query?: {
+        /** @description number of nearest nodes to return for each node */
+        k?: number;
+        /** @description whether the given neighbours of a node may be among its nearest nodes */
+        linked?: boolean;
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
