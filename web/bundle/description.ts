@@ -67,6 +67,41 @@ export interface PaddedBlockForm {
   classes: string[];
 }
 
+export interface FieldSpec {
+  name: string;
+  kind: "number" | "integer" | "categorical" | "boolean" | "vector" | "slots";
+  /** Length of a vector, else null. */
+  dim: number | null;
+  mean: number[];
+  deviation: number[];
+  /** Of numbers and integers; ascending. */
+  knots: number[];
+}
+
+export interface FieldsForm {
+  form: "fields";
+  fields: FieldSpec[];
+  /** Columns each combination of whose values has a key. */
+  crosses: string[][];
+  tables: Record<string, { input: string; crosses: boolean }>;
+  numbers: string | null;
+}
+
+export interface TriplesForm {
+  form: "triples";
+  /** Tables by node type. */
+  entities: Record<string, string>;
+  relation_type: string;
+  to_tails: string;
+  to_heads: string;
+  /** Node types of the heads and of the tails, by relation. */
+  ends: Record<string, [string, string]>;
+  rows_input: string;
+  relations_input: string;
+  candidates_input: string;
+  compares_numbers: boolean;
+}
+
 export interface TensorsForm {
   form: "tensors";
 }
@@ -83,8 +118,12 @@ export interface Description {
   /** Files with the original ids of each node type: a JSON list of strings, of integers too. */
   ids: Record<string, { path: string; kind: "string" | "int64" }>;
   tables: Record<string, TableSpec>;
+  /** Files with the keys of the rows of each table of a click model: int64, ascending. */
+  keys: Record<string, string>;
+  /** Files with the known links of each relation: int32 [links, 2], heads and tails. */
+  links: Record<string, string>;
   targets: Record<string, { table: string; score: "inner_product" | "cosine" }>;
-  form: LookupForm | PaddedBlockForm | TensorsForm;
+  form: LookupForm | PaddedBlockForm | FieldsForm | TriplesForm | TensorsForm;
   onnx: { path: string; inputs: TensorSpec[]; outputs: TensorSpec[] } | null;
   example: ExampleInput[];
 }

@@ -1,9 +1,10 @@
+import type { Ranked } from "./best.ts";
 import type { Description, LookupForm, PaddedBlockForm } from "./description.ts";
 import { PaddedBlockFeeds } from "./feeds.ts";
 import type { BundleFiles } from "./files.ts";
 import { Ids } from "./ids.ts";
 import { Program } from "./program.ts";
-import { type Ranked, Ranking } from "./ranking.ts";
+import { Ranking } from "./ranking.ts";
 import { Rows } from "./rows.ts";
 
 export interface Answer {

@@ -8,6 +8,7 @@ const ARRAY_TYPES = {
   "<f2": Uint16Array,
   "<u2": Uint16Array,
   "<i4": Int32Array,
+  "<i8": BigInt64Array,
   "|u1": Uint8Array,
 } as const;
 type Dtype = keyof typeof ARRAY_TYPES;

@@ -1,3 +1,6 @@
+import { ClickModel } from "./click.ts";
+import { ClickView } from "./click-view.ts";
+import type { Description } from "./description.ts";
 import { element } from "./elements.ts";
 import { Encoder } from "./encoder.ts";
 import { BundleFiles, readDescription } from "./files.ts";
@@ -5,7 +8,9 @@ import { Problem } from "./problem.ts";
 import { Program } from "./program.ts";
 import { QueryView } from "./query-view.ts";
 import { TensorsView } from "./tensors-view.ts";
-import { type Language, preferredLanguage, text, type TextKey } from "./texts.ts";
+import { type Language, preferredLanguage, type Text, text } from "./texts.ts";
+import { KnowledgeGraph } from "./triples.ts";
+import { TriplesView } from "./triples-view.ts";
 
 interface View {
   show: (parent: HTMLElement) => void;
@@ -13,8 +18,7 @@ interface View {
 }
 
 let language: Language = preferredLanguage();
-const inLanguage = (key: TextKey, values?: Record<string, string | number>) =>
-  text(language, key, values);
+const inLanguage: Text = (key, values) => text(language, key, values);
 
 const part = (id: string) => document.getElementById(id)!;
 const content = part("content");
@@ -29,6 +33,29 @@ function report(error: unknown): void {
   alert.textContent = inLanguage(problem.key, problem.values);
 }
 
+/** Loads a model; returns what makes its view, in the language of the moment. */
+async function load(files: BundleFiles, description: Description): Promise<() => View> {
+  const { form, onnx, example } = description;
+  switch (form.form) {
+    case "tensors": {
+      const program = await Program.open(await files.bytes(onnx!.path));
+      return () => new TensorsView(program, description, inLanguage, report);
+    }
+    case "fields": {
+      const model = await ClickModel.load(files, description, form);
+      return () => new ClickView(model, example, inLanguage, report);
+    }
+    case "triples": {
+      const model = await KnowledgeGraph.load(files, description, form);
+      return () => new TriplesView(model, example, inLanguage, report);
+    }
+    default: {
+      const model = await Encoder.load(files, description, form);
+      return () => new QueryView(model, inLanguage, report);
+    }
+  }
+}
+
 async function start(): Promise<void> {
   const base = new URL("./", window.location.href.replace(/[?#].*$/, "")).href;
   const description = await readDescription(base);
@@ -40,16 +67,7 @@ async function start(): Promise<void> {
   document.title = `${description.name} · graphbox`;
   part("title").textContent = description.name;
 
-  const { form, onnx } = description;
-  let makeView: () => View;
-  if (form.form === "tensors") {
-    const program = await Program.open(await files.bytes(onnx!.path));
-    makeView = () => new TensorsView(program, description, inLanguage, report);
-  } else {
-    const model = await Encoder.load(files, description, form);
-    makeView = () => new QueryView(model, inLanguage, report);
-  }
-
+  const makeView = await load(files, description);
   let view = makeView();
   const show = () => {
     report(null);

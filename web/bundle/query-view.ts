@@ -1,11 +1,9 @@
 import { element, number, table } from "./elements.ts";
 import type { Encoder } from "./encoder.ts";
 import { Problem } from "./problem.ts";
-import type { TextKey } from "./texts.ts";
+import type { Text } from "./texts.ts";
 
 const NEAREST = 10;
-
-type Text = (key: TextKey, values?: Record<string, string | number>) => string;
 
 const addressOf = (nodeType: string, id: string) =>
   `#${new URLSearchParams({ type: nodeType, id }).toString()}`;

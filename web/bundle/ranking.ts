@@ -1,15 +1,12 @@
+import { Best, type Ranked } from "./best.ts";
 import type { Rows } from "./rows.ts";
-
-export interface Ranked {
-  index: number;
-  score: number;
-}
 
 const BLOCK_ROWS = 1024;
 /** Products between two pauses in which the page can react: about 10 ms. */
 const PRODUCTS_AT_ONCE = 1 << 23;
 
-const pause = () => new Promise((resolve) => setTimeout(resolve));
+/** Lets the page react. */
+export const pause = () => new Promise((resolve) => setTimeout(resolve));
 
 /** Exact ranking of all rows of a table by inner product or cosine. */
 export class Ranking {
@@ -35,21 +32,17 @@ export class Ranking {
     const dim = this.rows.dim;
     const lengths = this.score === "cosine" ? await (this.lengths ??= this.measure()) : null;
     const vector = lengths ? unit(query) : query;
-    const best: Ranked[] = [];
+    const best = new Best(k);
     await this.eachBlock((start, stop, block) => {
       for (let index = start; index < stop; index++) {
         const offset = (index - start) * dim;
         let score = 0;
         for (let i = 0; i < dim; i++) score += vector[i]! * block[offset + i]!;
         if (lengths) score /= lengths[index]!;
-        if (index === exclude || (best.length === k && !(score > best[k - 1]!.score))) continue;
-        let place = best.length;
-        while (place > 0 && best[place - 1]!.score < score) place--;
-        best.splice(place, 0, { index, score });
-        if (best.length > k) best.pop();
+        if (index !== exclude) best.offer(index, score);
       }
     });
-    return best;
+    return best.found;
   }
 
   /** Length of each row, 1 for zero rows. */

@@ -2,11 +2,9 @@ import type { Description, ExampleInput } from "./description.ts";
 import { element } from "./elements.ts";
 import type { Program } from "./program.ts";
 import { feedsOf, readInputs, valuesOf } from "./tensors.ts";
-import type { TextKey } from "./texts.ts";
+import type { Text } from "./texts.ts";
 
 const MOST_SHOWN = 100;
-
-type Text = (key: TextKey, values?: Record<string, string | number>) => string;
 
 /** The inputs of an ONNX model as JSON, and what it computes from them. */
 export class TensorsView {

@@ -15,6 +15,24 @@ interface Expected {
     tolerance: number;
     queries: { id: string; neighbors: [string, number][]; classes: [string, number][] }[];
   }[];
+  clicks: {
+    bundle: string;
+    columns: { name: string; kind: string }[];
+    tolerance: number;
+    queries: { values: string[]; probability: number; unseen: string[] }[];
+  }[];
+  graphs: {
+    bundle: string;
+    tolerance: number;
+    queries: {
+      relation: string;
+      asked: "head" | "tail";
+      id: string;
+      k: number;
+      known: boolean;
+      answers: [string, number, boolean][];
+    }[];
+  }[];
   tensors: { bundle: string; outputs: { title: string; values: number[] }[]; tolerance: number }[];
 }
 
@@ -55,6 +73,16 @@ function expectClose(found: [string, number][], wanted: [string, number][], tole
     expect(Math.abs(score - wanted[i]![1])).toBeLessThan(tolerance);
   });
 }
+
+/** Asks by the address of the page, as a link does; no two addresses are alike. */
+const ask = (page: Page, values: Record<string, string>, number: number) =>
+  page.evaluate(
+    (address) => {
+      document.querySelector("section")!.replaceChildren();
+      window.location.hash = address;
+    },
+    new URLSearchParams({ ...values, number: String(number) }).toString(),
+  );
 
 /** Checks accessibility, and leaves a picture. */
 async function look(page: Page, name: string): Promise<void> {
@@ -108,6 +136,117 @@ describe.each(expected.encoders)("the bundle $bundle, type $type", (given) => {
     await alert.waitFor();
     expect(await alert.innerText()).toBe(`There is no ${type} with the id “<b>absent</b>”.`);
     await look(page, `${bundle}-absent`);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe.each(expected.clicks)("the bundle $bundle", ({ bundle, columns, tolerance, queries }) => {
+  const write = async (page: Page, values: string[]) => {
+    for (const [i, { name, kind }] of columns.entries()) {
+      const input = page.locator(`[name="${name}"]`);
+      await (kind === "boolean" ? input.selectOption(values[i]!) : input.fill(values[i]!));
+    }
+    await page.getByRole("button", { name: "Predict" }).click();
+  };
+
+  it("answers as Python does", async () => {
+    const { page, problems } = await openBundle(`${bundle}/`);
+    const result = page.locator(".result data");
+    await result.waitFor(); // that of the example
+    for (const [number, { values, probability, unseen }] of queries.entries()) {
+      await ask(page, Object.fromEntries(columns.map(({ name }, i) => [name, values[i]!])), number);
+      await result.waitFor();
+      const found = Number(await result.getAttribute("value"));
+      expect(Math.abs(found - probability)).toBeLessThan(tolerance);
+      const told = await page.locator("section").innerText();
+      const columnsTold = /was learnt, so they add nothing: (.*)\.$/m.exec(told)?.[1] ?? "";
+      expect(columnsTold).toBe(unseen.join(", "));
+    }
+    await look(page, bundle);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  it("answers the row of its address, and names a column that it cannot read", async () => {
+    const { values, probability } = queries[0]!;
+    const asked = new URLSearchParams(columns.map(({ name }, i) => [name, values[i]!]));
+    const { page, problems } = await openBundle(`${bundle}/index.html#${asked}`, {
+      locale: "zh-CN",
+      colorScheme: "dark",
+    });
+    await page.getByRole("heading", { name: "概率" }).waitFor();
+    const found = Number(await page.locator(".result data").getAttribute("value"));
+    expect(Math.abs(found - probability)).toBeLessThan(tolerance);
+    await look(page, `${bundle}-zh`);
+    await page.getByRole("button", { name: "English" }).click();
+    const number = columns.findIndex(({ kind }) => kind === "number");
+    await write(page, values.with(number, "<b>7</b>"));
+    const alert = page.getByRole("alert");
+    await alert.waitFor();
+    expect(await alert.innerText()).toBe(
+      `${columns[number]!.name}: expected a number, or nothing, received “<b>7</b>”.`,
+    );
+    await look(page, `${bundle}-wrong`);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe.each(expected.graphs)("the bundle $bundle", ({ bundle, tolerance, queries }) => {
+  it("answers as Python does", async () => {
+    const { page, problems } = await openBundle(`${bundle}/`);
+    for (const [number, { relation, asked, id, k, known, answers }] of queries.entries()) {
+      const question = { relation, asked, id, k: String(k) };
+      await ask(page, known ? { ...question, known: "1" } : question, number);
+      const heading = asked === "head" ? `? — ${relation} → ${id}` : `${id} — ${relation} → ?`;
+      await page.getByRole("heading", { name: heading, exact: true }).waitFor();
+      const rows = await page.locator("section tbody tr").evaluateAll((found) =>
+        found.map((row) => ({
+          cells: Array.from(row.querySelectorAll("td"), (cell) => cell.textContent),
+          score: Number(row.querySelector("data")!.value),
+        })),
+      );
+      expect(rows.map(({ cells }) => cells[1])).toEqual(answers.map(([name]) => name));
+      rows.forEach(({ score }, i) => {
+        expect(Math.abs(score - answers[i]![1])).toBeLessThan(
+          tolerance * Math.max(1, Math.abs(score)),
+        );
+      });
+      if (known) {
+        const told = rows.map(({ cells }) => cells[2] === "yes");
+        expect(told).toEqual(answers.map(([, , isKnown]) => isKnown));
+      }
+    }
+    await look(page, bundle);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  it("answers what its address asks for, and names ids that are not there", async () => {
+    const { relation, asked, id, k, known, answers } = queries[0]!;
+    const address = new URLSearchParams({ relation, asked, id, k: String(k), known: "1" });
+    const { page, problems } = await openBundle(`${bundle}/index.html#${address}`, {
+      locale: "zh-CN",
+      colorScheme: "dark",
+    });
+    await page.getByRole("heading", { level: 2 }).first().waitFor();
+    await look(page, `${bundle}-zh`);
+    await page.getByRole("button", { name: "English" }).click();
+    expect(await page.getByLabel("Known links too").isChecked()).toBe(true);
+    await page.getByLabel("Id (").fill("<b>absent</b>");
+    await page.getByRole("button", { name: "Find" }).click();
+    const alert = page.getByRole("alert");
+    await alert.waitFor();
+    expect(await alert.innerText()).toContain("with the id “<b>absent</b>”.");
+    await page.getByLabel("Relation").selectOption(relation);
+    await page.getByLabel("Find").selectOption(asked);
+    await page.getByLabel("Id (").fill(id);
+    await page.getByLabel("Answers").fill(String(k));
+    await page.getByLabel("Known links too").setChecked(known);
+    await page.getByRole("button", { name: "Find" }).click();
+    await page.getByRole("heading", { level: 2 }).waitFor();
+    expect(await page.locator("section tbody tr").count()).toBe(answers.length);
     expect(problems).toEqual([]);
     await page.context().close();
   });
