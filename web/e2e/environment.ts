@@ -20,5 +20,9 @@ export const liveRun = () => required("GRAPHBOX_LIVE_RUN", "id of a run that is 
 export const bundleAnswers = () =>
   required("GRAPHBOX_BUNDLE_ANSWERS", "JSON file with answers for browser bundles");
 
+/** Name of a model that encodes unseen users, of whom items are neighbours; only its test needs it. */
+export const unseenModel = () =>
+  required("GRAPHBOX_UNSEEN_MODEL", "name of a model that encodes unseen nodes");
+
 /** Where screenshots of all pages go; none are made when it is not set. */
 export const SCREENSHOTS = process.env.GRAPHBOX_SCREENSHOTS;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { quoteLongIntegers } from "./exact-ids";
+import { exactInteger, quoteLongIntegers, stringifyExactly } from "./exact-ids";
 
 describe("quoteLongIntegers", () => {
   it.each([
@@ -17,5 +17,18 @@ describe("quoteLongIntegers", () => {
     '{"id":123456789012345}',
   ])("leaves %s alone", (json) => {
     expect(quoteLongIntegers(json)).toBe(json);
+  });
+});
+
+describe("stringifyExactly", () => {
+  it("writes integers of any length as numbers, and texts of digits as texts", () => {
+    const long = exactInteger("-9223372036854775808");
+    expect(stringifyExactly({ ids: [long, exactInteger("007"), "12", 0.5] })).toBe(
+      '{"ids":[-9223372036854775808,7,"12",0.5]}',
+    );
+  });
+
+  it.each(["", "1.5", "1e3", "12 ", "u7"])("takes %o for no integer", (text) => {
+    expect(exactInteger(text)).toBeNull();
   });
 });

@@ -19,7 +19,23 @@ export function indentExactly(json: string): string {
   const marked = json.replace(STRING_OR_LONG_INTEGER, (token) =>
     token.startsWith('"') ? token : `"\\u0000${token}"`,
   );
-  return JSON.stringify(JSON.parse(marked), null, 2).replace(/"\\u0000(-?\d+)"/g, "$1");
+  return unmarked(JSON.stringify(JSON.parse(marked), null, 2));
+}
+
+const INTEGER = /^-?\d+$/;
+
+/** The integer that a text spells, for `stringifyExactly`; null for any other text. */
+export function exactInteger(text: string): string | null {
+  return INTEGER.test(text) ? `\u0000${BigInt(text)}` : null;
+}
+
+/** `JSON.stringify` in which integers of `exactInteger` are numbers, however long they are. */
+export function stringifyExactly(value: unknown): string {
+  return unmarked(JSON.stringify(value));
+}
+
+function unmarked(json: string): string {
+  return json.replace(/"\\u0000(-?\d+)"/g, "$1");
 }
 
 /** `fetch` whose JSON answers keep long ids exact. */

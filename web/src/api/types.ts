@@ -19,6 +19,11 @@ export type VersionComparison = Schemas["VersionComparison"];
 export type Neighbor = Schemas["Neighbor"];
 export type NeighborAnswer = Schemas["NeighborAnswer"];
 export type NodeId = Schemas["NodeId"];
+export type RankedNode = Schemas["RankedNode"];
+export type EncodedNode = Schemas["EncodedNode"];
+export type UnseenInputs = Schemas["UnseenInputs"];
+export type UnseenFeature = Schemas["UnseenFeature"];
+export type UnseenRelation = Schemas["UnseenRelation"];
 export type TrueLink = Schemas["TrueLink"];
 export type DeploymentTarget = Schemas["DeploymentTarget"];
 

@@ -1,17 +1,13 @@
 import { Button, Combobox, Group, Text, TextInput, useCombobox } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { keepPreviousData } from "@tanstack/react-query";
 import { type SubmitEvent, useEffect, useRef, useState } from "react";
 import { useRouterState } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
-import { api } from "@/api/client";
 import type { NodeId } from "@/api/types";
 import { IconSearch } from "./icons";
 import classes from "./NodeSearch.module.css";
 import { SearchKeyHint } from "./SearchKeyHint";
-
-const SUGGESTIONS = 12;
-const DEBOUNCE_MS = 120;
+import { SUGGESTION_DELAY_MS, useIdSuggestions } from "./use-id-suggestions";
 
 interface NodeSearchProps {
   /** Whose ids are offered; without one nothing is. */
@@ -31,14 +27,17 @@ export function NodeSearch(props: NodeSearchProps) {
   const { t } = useTranslation();
   const [text, setText] = useState(initial);
   const input = useRef<HTMLInputElement>(null);
-  const wanted = useRouterState({ select: ({ location }) => location.state.focusSearch === true });
-  const [prefix] = useDebouncedValue(text.trim(), DEBOUNCE_MS);
+  const focusWanted = useRouterState({
+    select: ({ location }) => location.state.focusSearch === true,
+  });
+  const [prefix] = useDebouncedValue(text.trim(), SUGGESTION_DELAY_MS);
   const combobox = useCombobox({ onDropdownClose: () => combobox.resetSelectedOption() });
-  const suggestions = useSuggestions(model, version, prefix, combobox.dropdownOpened);
+  const wanted = combobox.dropdownOpened && prefix !== "";
+  const suggestions = useIdSuggestions({ model, version, prefix, wanted });
 
   useEffect(() => {
-    if (wanted) input.current?.focus();
-  }, [wanted]);
+    if (focusWanted) input.current?.focus();
+  }, [focusWanted]);
 
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -104,27 +103,6 @@ export function NodeSearch(props: NodeSearchProps) {
       </Group>
     </form>
   );
-}
-
-function useSuggestions(
-  model: string | undefined,
-  version: number | undefined,
-  prefix: string,
-  wanted: boolean,
-): NodeId[] {
-  const asked = wanted && prefix !== "" && model !== undefined;
-  const query = api.useQuery(
-    "get",
-    "/api/v1/models/{name}/ids",
-    {
-      params: {
-        path: { name: model ?? "" },
-        query: { prefix, limit: SUGGESTIONS, ...(version !== undefined && { version }) },
-      },
-    },
-    { enabled: asked, placeholderData: keepPreviousData, retry: false },
-  );
-  return asked ? (query.data?.ids ?? []) : [];
 }
 
 function Suggestion({ id, prefix }: { id: string; prefix: string }) {

@@ -1,9 +1,9 @@
-import { Alert, Button, Collapse, Code, Stack, Text, UnstyledButton } from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
+import { Alert, Button, Code, Stack, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { toFailure } from "@/api/problem";
 import type { Problem } from "@/api/types";
 import { CommandLine } from "./CommandLine";
+import { Folded } from "./Folded";
 import { Prose } from "./Prose";
 import { IconAlertTriangle, IconPlugConnectedX, IconRefresh } from "./icons";
 
@@ -69,27 +69,21 @@ export function ProblemAlert({ error, onRetry }: ProblemAlertProps) {
 
 function ProblemDetails({ problem }: { problem: Problem }) {
   const { t } = useTranslation();
-  const [open, { toggle }] = useDisclosure(false);
   const facts: [string, string | null][] = [
     [t("problem.where"), problem.where],
     [t("problem.code"), problem.code],
     [t("problem.requestId"), problem.request_id],
   ];
   return (
-    <div>
-      <UnstyledButton fz="xs" c="dimmed" td="underline" onClick={toggle} aria-expanded={open}>
-        {t("problem.details")}
-      </UnstyledButton>
-      <Collapse expanded={open}>
-        {facts.map(
-          ([name, value]) =>
-            value && (
-              <Text size="xs" key={name} mt={4}>
-                {name} <Code>{value}</Code>
-              </Text>
-            ),
-        )}
-      </Collapse>
-    </div>
+    <Folded title={t("problem.details")}>
+      {facts.map(
+        ([name, value]) =>
+          value && (
+            <Text size="xs" key={name} mt={4}>
+              {name} <Code>{value}</Code>
+            </Text>
+          ),
+      )}
+    </Folded>
   );
 }

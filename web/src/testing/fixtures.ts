@@ -1,5 +1,6 @@
 import type {
   DeploymentTarget,
+  EncodedNode,
   GraphSummary,
   ModelSummary,
   NeighborAnswer,
@@ -8,6 +9,8 @@ import type {
   RunDetail,
   RunMetrics,
   RunSummary,
+  UnseenFeature,
+  UnseenInputs,
 } from "@/api/types";
 
 /** Answers of a server that has run the pipeline of the bundled graph. */
@@ -446,6 +449,53 @@ export const targets: DeploymentTarget[] = [
     description: null,
   },
 ];
+
+/** Inputs of an encoder of shops with a feature of every kind, whose products have integer ids. */
+export const unseenInputs: UnseenInputs = {
+  node_type: "shop",
+  features: [
+    feature("category", "categorical", { categories: ["books", "food"], num_categories: 2 }),
+    feature("rating", "number"),
+    feature("staff", "integer"),
+    feature("open", "boolean"),
+    feature("profile", "vector", { dim: 3 }),
+    feature("words", "slots"),
+  ],
+  relations: [
+    { name: "product__sold_by__shop", node_type: "product", integer_ids: true, weighed: false },
+    { name: "package__near__shop", node_type: "package", integer_ids: false, weighed: true },
+  ],
+  classes: ["small", "large"],
+  target_type: "product",
+  example: {
+    features: {
+      category: "books",
+      rating: 4.1,
+      staff: 12,
+      open: true,
+      profile: [0, 0.5, 1],
+      words: ["new", "7", 7],
+    },
+    neighbors: { product__sold_by__shop: [11, "9007199254740993"], package__near__shop: ["s1"] },
+  },
+};
+
+function feature(
+  name: string,
+  kind: UnseenFeature["kind"],
+  more: Partial<UnseenFeature> = {},
+): UnseenFeature {
+  return { name, kind, dim: null, categories: [], num_categories: 0, ...more };
+}
+
+export const encodedNode: EncodedNode = {
+  embedding: [0.25, -1],
+  probabilities: { small: 0.2, large: 0.8 },
+  neighbors: [
+    { id: "9007199254740995", type: "product", score: 3.5 },
+    { id: 12, type: "product", score: 1.25 },
+  ],
+};
 
 export const kserveMetadata = {
   name: "debian-companion",

@@ -30,10 +30,17 @@ export const server = setupServer(
   http.get("*/api/v1/models", () => HttpResponse.json(fixtures.models)),
   http.get("*/api/v1/models/:name/neighbors", () => HttpResponse.json(fixtures.neighbors)),
   http.get("*/api/v1/models/:name/ids", ({ request }) => {
-    const prefix = new URL(request.url).searchParams.get("prefix") ?? "";
-    const ids = fixtures.ids.filter(({ id }) => String(id).startsWith(prefix));
+    const { searchParams } = new URL(request.url);
+    const prefix = searchParams.get("prefix") ?? "";
+    const wanted = searchParams.get("type");
+    const ids = fixtures.ids.filter(
+      ({ id, type }) => String(id).startsWith(prefix) && (wanted ?? type) === type,
+    );
     return HttpResponse.json({ ids });
   }),
+  http.get("*/api/v1/models/:name/encode", ({ params }) =>
+    HttpResponse.json({ model: params.name, version: 1, unseen: null }),
+  ),
   http.get("*/api/v1/graphs", () => HttpResponse.json(fixtures.graphs)),
   http.get("*/api/v1/targets", () => HttpResponse.json(fixtures.targets)),
   http.get("*/v2/models/:name/versions/:version", () => HttpResponse.json(fixtures.kserveMetadata)),

@@ -1,7 +1,7 @@
 import { Table } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Neighbor } from "@/api/types";
-import { Meter } from "@/components/Meter";
+import { MeteredNumber } from "@/components/MeteredNumber";
 import { PlainTable } from "@/components/PlainTable";
 import { TextLink } from "@/components/TextLink";
 import { LinkBadge } from "./LinkBadge";
@@ -39,10 +39,7 @@ export function NeighborList({ neighbors }: { neighbors: Neighbor[] }) {
               </TextLink>
             </Table.Td>
             <Table.Td>
-              <span className={classes.score}>
-                <Meter share={neighbor.score / highest} />
-                <span>{neighbor.score.toFixed(3)}</span>
-              </span>
+              <MeteredNumber share={neighbor.score / highest} text={neighbor.score.toFixed(3)} />
             </Table.Td>
             <Table.Td>
               <span className={classes.links}>

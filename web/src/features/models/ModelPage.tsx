@@ -1,5 +1,6 @@
 import { SimpleGrid, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
+import { Fragment } from "react";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
 import type { ModelSummary, ModelVersion } from "@/api/types";
@@ -11,6 +12,7 @@ import { TextLink } from "@/components/TextLink";
 import { BenchPanel } from "./BenchPanel";
 import { LineagePanel } from "./LineagePanel";
 import { hasEmbeddings } from "@/api/choose-model";
+import { NewNodePanel } from "./NewNodePanel";
 import { Playground } from "./Playground";
 import { QualityPanel } from "./QualityPanel";
 import { VersionsTable } from "./VersionsTable";
@@ -97,9 +99,10 @@ function ModelView({ model, version }: { model: ModelSummary; version: ModelVers
         <QualityPanel model={model} version={version} />
         <BenchPanel model={model} version={version} />
       </SimpleGrid>
-      {hasEmbeddings(version) && (
-        <Playground key={`${model.name}/${version.version}`} name={model.name} version={version} />
-      )}
+      <Fragment key={`${model.name}/${version.version}`}>
+        {hasEmbeddings(version) && <Playground name={model.name} version={version} />}
+        {version.kind === "encoder" && <NewNodePanel name={model.name} version={version} />}
+      </Fragment>
     </Stack>
   );
 }

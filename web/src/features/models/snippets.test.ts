@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { exampleRequest, indented } from "./kserve";
-import { curlSnippet, pythonSnippet } from "./snippets";
+import { curlSnippet, encodeSnippet, pythonSnippet } from "./snippets";
 
 const metadata = {
   name: "companion",
@@ -36,6 +36,16 @@ describe("the example request", () => {
       "/v2/models/companion/versions/2/infer",
     );
     expect(pythonSnippet({ ...inputs, version: 2 })).toContain('model_version="2"');
+  });
+});
+
+describe("the request of a new node", () => {
+  it("is a call that a shell takes apart as it was meant", () => {
+    const body = '{"nodes":[{"neighbors":{"r":[9007199254740993]}}]}';
+    const command = encodeSnippet("my shops", { k: 10, linked: false }, body);
+    expect(command).toContain("/api/v1/models/my%20shops/encode?k=10&linked=false' ");
+    expect(command).toContain("[9007199254740993]");
+    expect(encodeSnippet("shops", {}, body)).toMatch(/\/encode \\\n/);
   });
 });
 

@@ -1,6 +1,6 @@
 import { serverAddress } from "@/api/client";
 import type { NodeId } from "@/api/types";
-import { type ModelMetadata, modelPath } from "./kserve";
+import { indented, type ModelMetadata, modelPath } from "./kserve";
 
 interface SnippetInputs {
   metadata: ModelMetadata;
@@ -12,8 +12,20 @@ interface SnippetInputs {
 
 /** A call of the endpoint from a shell. */
 export function curlSnippet({ metadata, version, request }: SnippetInputs): string {
-  const address = serverAddress(`${modelPath(metadata.name, version)}/infer`);
-  const quoted = request.replaceAll("'", String.raw`'\''`);
+  return curlPost(serverAddress(`${modelPath(metadata.name, version)}/infer`), request);
+}
+
+/** The request that encodes a new node, from a shell. */
+export function encodeSnippet(name: string, query: Record<string, unknown>, body: string): string {
+  const address = serverAddress(`api/v1/models/${encodeURIComponent(name)}/encode`);
+  const parameters = new URLSearchParams(
+    Object.entries(query).map(([key, value]) => [key, String(value)]),
+  ).toString();
+  return curlPost(parameters === "" ? address : `'${address}?${parameters}'`, indented(body));
+}
+
+function curlPost(address: string, body: string): string {
+  const quoted = body.replaceAll("'", String.raw`'\''`);
   return `curl -s ${address} \\\n  -H 'Content-Type: application/json' \\\n  -d '${quoted}'`;
 }
 
