@@ -371,12 +371,12 @@ CASES = [
     Case(
         "binary id of a megabyte",
         400,
-        "ids of at most 1024 bytes",
+        "texts of at most 1024 bytes",
         **with_binary_ids(struct.pack("<I", 1 << 20) + b"x" * (1 << 20), 1),
     ),
     Case("id of 1 MB", 413, "of JSON in one request", **with_ids(["x" * (1 << 20)])),
     Case("id of 60 MB", 413, "of JSON in one request", **with_ids(["x" * 60_000_000])),
-    Case("id of 2 kB", 400, "ids of at most 1024 bytes", **with_ids(["x" * 2000])),
+    Case("id of 2 kB", 400, "texts of at most 1024 bytes", **with_ids(["x" * 2000])),
     Case(
         "many lists",
         400,
