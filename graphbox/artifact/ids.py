@@ -25,6 +25,8 @@ _LONGEST_SUGGESTED_FOR = 256
 _CANDIDATES = 64
 _COMPARED_IDS = 1 << 12
 _ITERATED_IDS = 1 << 16
+# Python refuses to print integers of thousands of digits.
+_MOST_SHOWN_BITS = 256
 
 
 class Ids:
@@ -221,7 +223,9 @@ def ids_of_kind(texts: pa.Array, kind: Literal["string", "int64"]) -> pa.Array:
 
 def _shown(value: Id) -> str:
     """Return an id as a message names it."""
-    return str(value)[:128] if isinstance(value, str) or _can_be_id(value) else "an integer beyond 64 bits"
+    if isinstance(value, int) and value.bit_length() > _MOST_SHOWN_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value)[:128]
 
 
 def _can_be_id(value: Id) -> bool:

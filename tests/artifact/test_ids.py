@@ -129,7 +129,9 @@ def test_slices_of_arrow_arrays_are_read_right() -> None:
     assert ids.suggest("crul") == "did you mean `curl`?"
 
 
-@pytest.mark.parametrize(("ids", "wrong"), [(STRINGS, "\ud800"), (INTEGERS, 2**70), (INTEGERS, -(2**63) - 1)])
+@pytest.mark.parametrize(
+    ("ids", "wrong"), [(STRINGS, "\ud800"), (INTEGERS, 2**70), (INTEGERS, -(2**63) - 1), (INTEGERS, 10**5000)]
+)
 def test_values_that_no_id_can_have_are_unknown(ids: Ids, wrong: Any) -> None:
     assert ids.index([ids[0], wrong], missing=-1).tolist() == [0, -1]
     assert ids.find(wrong) is None
