@@ -61,7 +61,7 @@ READABLE = {
     r"/sys/devices/system/(cpu|node)(/.*)?": "processors, for the number of threads",
     r"/sys/kernel/mm/.*": "huge pages, for allocators",
     r"/sys/bus/pci/devices|/sys/devices/pci.*|/sys/class/(accel|drm)(/.*)?": "ONNX Runtime's search for GPUs",
-    r"/usr/include/.*|/usr/lib/gcc/.*|/usr/lib/[^/]+/[^/]+\.[ao]": "the C++ compiler, which AOTInductor needs",
+    r"/usr/include/.*|/usr/lib/gcc/.*|/usr/lib/[^/]+/[^/]+\.[ao]": "the C++ compiler, for AOTInductor",
     r"/dev/nvidia.*|/proc/driver/nvidia(/.*)?|/dev/kfd": "drivers of GPUs",
 }
 # No files on a disk: a process resets its peak memory, and semaphores of joblib are removed at once.

@@ -143,7 +143,7 @@ class Ids:
         for position, value in enumerate(ids):
             if not isinstance(value, expected) or isinstance(value, bool):
                 raise InvalidRequestError(
-                    f"expected ids of type {self.kind}, received {type(value).__name__} {value!r:.120}",
+                    f"expected ids of type {self.kind}, received {type(value).__name__} {_shown(value)}",
                     where=f"id {position}",
                 )
         try:
@@ -221,7 +221,7 @@ def ids_of_kind(texts: pa.Array, kind: Literal["string", "int64"]) -> pa.Array:
     return pa.array([number for number in numbers if -(1 << 63) <= number < 1 << 63], pa.int64())
 
 
-def _shown(value: Id) -> str:
+def _shown(value: object) -> str:
     """Return an id as a message names it."""
     if isinstance(value, int) and value.bit_length() > _MOST_SHOWN_BITS:
         return f"an integer of {value.bit_length()} bits"

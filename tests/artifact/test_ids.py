@@ -130,7 +130,9 @@ def test_slices_of_arrow_arrays_are_read_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "wrong"), [(STRINGS, "\ud800"), (INTEGERS, 2**70), (INTEGERS, -(2**63) - 1), (INTEGERS, 10**5000)]
+    ("ids", "wrong"),
+    [(STRINGS, "\ud800"), (INTEGERS, 2**70), (INTEGERS, -(2**63) - 1), (INTEGERS, 10**5000)],
+    ids=["half a surrogate pair", "large", "small", "of 5,000 digits"],
 )
 def test_values_that_no_id_can_have_are_unknown(ids: Ids, wrong: Any) -> None:
     assert ids.index([ids[0], wrong], missing=-1).tolist() == [0, -1]
