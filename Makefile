@@ -174,6 +174,10 @@ lint: $(VENV)/.core ## ruff, mypy and the order of the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: check-manifests
+check-manifests: $(VENV)/.core ## Dockerfiles, Kubernetes and KServe manifests, dashboard and systemd unit; a part of test-python
+	$(BIN)/python -m pytest tests/operations
+
 .PHONY: format
 format: $(VENV)/.dependencies ## format the Python code
 	$(BIN)/ruff check --fix .
@@ -183,6 +187,11 @@ format: $(VENV)/.dependencies ## format the Python code
 api: $(VENV)/.core web/node_modules/.installed ## write web/openapi.json and the typed client from the server's routes
 	$(BIN)/python -m graphbox.server.openapi > web/openapi.json
 	npm --prefix web run api --silent
+
+.PHONY: proto
+proto: $(VENV)/.dependencies ## write what is generated from server/grpc/*.proto
+	cd server/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. --include_imports --descriptor_set_out=descriptors.binpb --pyi_out=. inference.proto health.proto
+	cd server/grpc && for name in inference health; do mv $${name}_pb2.pyi $${name}_messages.pyi; done
 
 .PHONY: wheel
 wheel: $(VENV)/.dependencies server/static/index.html ## sdist, and the wheel built from it, into dist/
