@@ -82,8 +82,13 @@ class DeployedClick(DeployedModel):
                 outputs=outputs,
                 answer=lambda inputs, _: {probability: self.predict_tensors(inputs).probability},
                 work=lambda inputs: len(next(iter(inputs.values()))),
+                joinable=self._has_independent_rows,
             )
         }
+
+    def _joins_onnx_rows(self) -> bool:
+        has_row_axis = self._program is not None and self._program.row_dimension is not None
+        return has_row_axis and self._has_independent_rows
 
     def predict(self, rows: Sequence[Mapping[str, Any]]) -> Predictions:
         """Return the probabilities of rows, each an object of column and value.

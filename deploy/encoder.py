@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,9 @@ from graphbox.deploy.fastest import Choice
 from graphbox.deploy.feeds import PaddedBlockFeeds
 from graphbox.deploy.lookup_counter import LookupCounter
 from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.nearest.nodes import NearestMode, NearestNodes
+from graphbox.deploy.nearest.signatures import nearest_signatures
 from graphbox.deploy.protocol import DTYPE_OF, Feeds
-from graphbox.deploy.ranking import ExactRanking
 from graphbox.deploy.signature import (
     UNSEEN_SUFFIX,
     WHOLE,
@@ -26,7 +26,6 @@ from graphbox.deploy.signature import (
     Parameters,
     Signature,
     by_name,
-    decoded_ids,
     node_indices,
 )
 from graphbox.deploy.unseen import UnseenFeeds, UnseenNode, UnseenReader
@@ -47,7 +46,6 @@ _CHUNK_BYTES = 64 << 20
 """Most memory of the neighbours' vectors that are gathered at once for several queries."""
 _QUERY_BYTES = 512 << 20
 """Most memory of those for one query."""
-_RANKED_TOGETHER = 64
 
 
 class DeployedEncoder(DeployedModel):
@@ -56,6 +54,7 @@ class DeployedEncoder(DeployedModel):
     Attributes:
         lookups: counts the rows of `encode` and `encode_known`; a server sets its own, which outlives the
             open model.
+        nearest: ranks nodes for vectors, with filters.
     """
 
     OPERATIONS = ("encode", "neighbors", "program")
@@ -66,17 +65,20 @@ class DeployedEncoder(DeployedModel):
         form: LookupForm | PaddedBlockForm,
         main: Choice | None,
         ranking: Choice,
+        nearest: NearestMode = "exact",
     ) -> None:
         super().__init__(artifact, main, ranking)
         self._form = form
-        self._ranking_program = ranking.program
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
         if isinstance(form, PaddedBlockForm) and main is not None:
             main.program.bound_positions(form.row_counts)
         self._default_rows = {name: artifact.default_row(name) for name in form.query_types}
+        self._output_names = tuple(each.name for each in self.manifest.outputs)
+        self._widths = (self.manifest.dim, len(self.classes)) if self.classes else (self.manifest.dim,)
+        self._onnx_names = tuple(each.name for each in self.outputs[: len(self._widths)])
         self.lookups = LookupCounter()
-        self._rankings: dict[str, ExactRanking] = {}
-        self._lock = threading.Lock()
+        self.nearest = NearestNodes(artifact, ranking.program, self.encode_indices, nearest)
+        self.effective["nearest"] = self.nearest.states
 
     def _form_signatures(self) -> dict[str, Signature]:
         """Return the signature of original ids, and that of unseen nodes where the model encodes these.
@@ -95,6 +97,7 @@ class DeployedEncoder(DeployedModel):
                 answer=self._answer_ids,
                 work=lambda inputs: len(next(iter(inputs.values()))),
                 parameters=frozenset({"node_type"}),
+                joinable=self._has_independent_rows,
             )
         }
         if self.encodes_unseen and self.unseen_reader.inputs:
@@ -105,7 +108,11 @@ class DeployedEncoder(DeployedModel):
                 answer=self._answer_unseen,
                 work=lambda inputs: sum(len(array) for array in inputs.values()),
                 lists=self.unseen_reader.lists,
+                joinable=self._has_independent_rows,
             )
+        signatures |= nearest_signatures(
+            self.artifact, self.nearest, self.encode_indices, joinable=self._has_independent_rows
+        )
         return signatures
 
     def _answer_ids(self, inputs: Feeds, parameters: Parameters) -> Outputs:
@@ -122,22 +129,19 @@ class DeployedEncoder(DeployedModel):
                 for each in self.manifest.outputs
             }
         query_type = self._query_type(node_type)
+        ids = self.id_index(query_type)
         if self.classes:
-            return self._outputs(self._computed(node_indices(tensor, self.id_index(query_type), name)))
-        try:
-            values = self.encode_known(decoded_ids(tensor, self.id_index(query_type), name), query_type)
-        except NotFoundError as error:
-            raise NotFoundError(error.message, where=f"input `{name}`", hint=error.hint) from error
+            return self._outputs(self._computed(node_indices(tensor, ids, name)))
+        indices = node_indices(tensor, ids, name, self._missing(query_type))
         # `known` is an output of models that declare a default row.
-        return dict(zip((each.name for each in self.manifest.outputs), values, strict=False))
+        return dict(zip(self._output_names, self._vectors_known(indices, query_type), strict=False))
 
     def _answer_unseen(self, inputs: Feeds, parameters: Parameters) -> Outputs:  # noqa: ARG002
         return self._outputs(self._computed_unseen(self.unseen_reader.read_tensors(inputs)))
 
     def _outputs(self, computed: dict[str, npt.NDArray[np.float32]]) -> Outputs:
         """Return what the ONNX part computed under the names of the model's outputs."""
-        values = (computed[tensor.name] for tensor in self.outputs)
-        return dict(zip((each.name for each in self.manifest.outputs), values, strict=False))
+        return dict(zip(self._output_names, computed.values(), strict=False))
 
     @property
     def query_types(self) -> tuple[str, ...]:
@@ -188,15 +192,23 @@ class DeployedEncoder(DeployedModel):
             See `encode`.
         """
         query_type = self._query_type(node_type)
-        default_row = self._default_rows.get(query_type)
-        if default_row is None or not isinstance(self._form, LookupForm):
-            vectors = self.encode_indices(self.index(ids, query_type), query_type)
-            known = np.ones(len(vectors), np.bool_)
-        else:
-            indices = self.id_index(query_type).index(ids, missing=-1)
-            known = indices >= 0
+        indices = self.id_index(query_type).index(ids, self._missing(query_type))
+        return self._vectors_known(indices, query_type)
+
+    def _missing(self, query_type: str) -> Literal["raise", -1]:
+        """Return the treatment of unknown ids: refused, or answered by the default row."""
+        return "raise" if self._default_rows.get(query_type) is None else -1
+
+    def _vectors_known(
+        self, indices: npt.NDArray[np.int64], query_type: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Return the embeddings of node indices that ids were found at, and whether each was (else -1)."""
+        known = indices >= 0
+        if isinstance(self._form, LookupForm):
             table = self.artifact.table(self._form.tables[query_type])
-            vectors = table.rows(indices, default_row=default_row)
+            vectors = table.rows(indices, default_row=self._default_rows.get(query_type))
+        else:
+            vectors = self._computed(indices)[self._onnx_names[0]]
         self.lookups.add(len(known), len(known) - int(np.count_nonzero(known)))
         return vectors, known
 
@@ -322,23 +334,12 @@ class DeployedEncoder(DeployedModel):
             NotFoundError: a neighbour is no node of the model.
             UnsupportedError: the model encodes the nodes of its graph alone, or ranks nothing.
         """
-        if k < 1:
-            raise InvalidRequestError(f"expected k of at least 1, received {k}")
-        ranking = self._ranking(self._form.node_type)
-        if not exclude_given:
-            return list(zip(*ranking.top(vectors, min(len(ranking), k)), strict=True))
-        given = self.unseen_reader.neighbors_of_type(nodes, self.target_type())
-        found: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]] = {}
-        # Together those with about as many given neighbours: as many more are ranked for each.
-        ordered = np.argsort([len(each) for each in given], kind="stable")
-        for part in np.split(ordered, range(_RANKED_TOGETHER, len(ordered), _RANKED_TOGETHER)):
-            check_cancelled()
-            most = max((len(given[node]) for node in part), default=0)
-            ranked = ranking.top(vectors[part], min(len(ranking), k + most))
-            for node, index, score in zip(part.tolist(), *ranked, strict=True):
-                kept = ~np.isin(index, given[node])
-                found[node] = index[kept][:k], score[kept][:k]
-        return [found[node] for node in range(len(nodes))]
+        query_type = self._form.node_type
+        filters = None
+        if exclude_given:
+            given = self.unseen_reader.neighbors_of_type(nodes, self.target_type())
+            filters = [self.nearest.row_filter(query_type, denied=each) for each in given]
+        return self.nearest.nearest(vectors, k, query_type, filters)
 
     def _computed_unseen(self, unseen: UnseenFeeds) -> dict[str, npt.NDArray[np.float32]]:
         count = len(self.id_index())
@@ -389,10 +390,8 @@ class DeployedEncoder(DeployedModel):
                 raise
             halves = [self._computed_at_once(part, unseen) for part in np.array_split(indices, 2)]
             return {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
-        shapes = [(len(indices), self.manifest.dim), (len(indices), len(self.classes))]
-        names = [tensor.name for tensor in self.outputs]
-        wanted = shapes if self.classes else shapes[:1]
-        return dict(zip(names, self._run_built(feeds, *wanted), strict=False))
+        shapes = [(len(indices), width) for width in self._widths]
+        return dict(zip(self._onnx_names, self._run_built(feeds, *shapes), strict=True))
 
     def feeds(self, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
         """Return the feeds of the bare ONNX part for node indices (int64 [n]) of the first query type.
@@ -440,7 +439,7 @@ class DeployedEncoder(DeployedModel):
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return the same as `neighbors` for node indices, int64 [n]."""
         query_type = self._query_type(node_type)
-        ranking = self._ranking(query_type)
+        ranking = self.nearest.ranking(query_type)
         exclude = indices if exclude_self and self.target_type(query_type) == query_type else None
         candidates = len(ranking) - (exclude is not None)
         if not 1 <= k <= candidates:
@@ -458,8 +457,8 @@ class DeployedEncoder(DeployedModel):
 
     def close(self) -> None:
         """Free the memory; a second call does nothing."""
+        self.nearest.close()  # its threads run programs
         super().close()
-        self._rankings.clear()
 
     @property
     def num_queries(self) -> int:
@@ -485,16 +484,3 @@ class DeployedEncoder(DeployedModel):
                 hint=did_you_mean(node_type, known),
             )
         return node_type
-
-    def _ranking(self, query_type: str) -> ExactRanking:
-        target = self.manifest.targets.get(query_type)
-        if target is None:
-            raise UnsupportedError(
-                f"expected a table to rank for queries of type `{query_type}`, this model has none"
-            )
-        with self._lock:
-            if query_type not in self._rankings:
-                self._rankings[query_type] = ExactRanking(
-                    self.artifact.table(target.table), target.score, self._ranking_program
-                )
-            return self._rankings[query_type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ __all__ = ["PaddedBlockFeeds"]
 
 Nodes = npt.NDArray[np.int64]
 _ABSENT = -1
+_ABSENT_NODE: Nodes = np.array([_ABSENT])
 _NO_NODES: Nodes = np.empty(0, np.int64)
 # Marking every node costs one pass over the node type, sorting costs m log m of the nodes read.
 _SORTED_BELOW_SHARE = 16
+# Up to these, a binary search for each node is faster than sorting with positions.
+_FEW_NODES = 512
 
 
 class PaddedBlockFeeds:
@@ -90,10 +94,10 @@ class PaddedBlockFeeds:
             reads.setdefault(node_type, []).append((name, own))
         below: dict[str, Nodes] = {}
         for node_type, blocks in reads.items():
-            flat = np.concatenate([block.ravel() for _, block in blocks])
+            nodes = np.concatenate([_ABSENT_NODE, *[block.ravel() for _, block in blocks]])
             count = self._count[node_type] + (0 if unseen is None else len(unseen.rows))
-            below[node_type], positions = _unique_with_absent(flat, count)
-            start = 0
+            below[node_type], positions = _unique(nodes, count)
+            start = 1
             for name, block in blocks:
                 feeds[name] = positions[start : start + block.size].reshape(block.shape)
                 start += block.size
@@ -114,7 +118,7 @@ class PaddedBlockFeeds:
         start = _both(lists.start, None if more is None else more.start + len(lists.neighbors), targets)
         if len(targets) and targets[0] == _ABSENT:
             counts[0] = 0
-        longest = max(1, int(counts.max(initial=0)))
+        longest = max(1, int(np.maximum.reduce(counts, axis=None, initial=0)))
         if most_bytes is not None and counts.size * longest * self._vector_bytes > most_bytes:
             raise DoesNotFitError(
                 f"expected neighbours whose vectors take at most {most_bytes} bytes, received lists of up to "
@@ -123,18 +127,16 @@ class PaddedBlockFeeds:
             )
         slots = np.arange(longest)
         present = slots < counts[..., None]
-        neighbors = np.full(present.shape, _ABSENT, np.int64)
-        positions = (start[..., None] + slots)[present]
-        neighbors[present] = _both(lists.neighbors, None if more is None else more.neighbors, positions)
+        positions = start[..., None] + slots
+        listed = None if more is None else more.neighbors
+        neighbors = _listed(lists.neighbors, listed, positions, present, _ABSENT)
         if group.weights_input is None:
             return neighbors
         if lists.weights is not None:
-            weights = np.zeros(present.shape, np.float32)
-            weights[present] = _both(lists.weights, None if more is None else more.weights, positions)
+            weighed = None if more is None else more.weights
+            weights = _listed(lists.weights, weighed, positions, present, 0)
         else:
-            number = np.maximum(counts, 1).astype(np.float32)[..., None]
-            divisor = number if group.normalization == "mean" else np.sqrt(number)
-            weights = np.divide(present, divisor, dtype=np.float32)
+            weights = present * _weight_of_count(group.normalization == "mean").take(counts)[..., None]
         feeds[group.weights_input] = weights
         return neighbors
 
@@ -155,13 +157,35 @@ class PaddedBlockFeeds:
         return rows
 
 
+@functools.cache
+def _weight_of_count(is_mean: bool) -> npt.NDArray[np.float32]:
+    """Return the weight of each neighbour by their number: its inverse, or the inverse of its square root."""
+    number = np.maximum(np.arange(1 << 16), 1).astype(np.float32)
+    return np.reciprocal(number if is_mean else np.sqrt(number))
+
+
+def _listed(
+    stored: npt.NDArray[Any],
+    unseen: npt.NDArray[Any] | None,
+    positions: npt.NDArray[np.integer],
+    present: npt.NDArray[np.bool_],
+    absent: int,
+) -> npt.NDArray[Any]:
+    """Return what is found at positions where there is something, else ``absent``; see `_both`."""
+    if unseen is None and len(stored):
+        return np.where(present, stored.take(positions, mode="clip"), absent)
+    found = np.full(present.shape, absent, stored.dtype)
+    found[present] = _both(stored, unseen, positions[present])
+    return found
+
+
 def _both(
     stored: npt.NDArray[Any], unseen: npt.NDArray[Any] | None, index: npt.NDArray[np.integer]
 ) -> npt.NDArray[Any]:
     """Return what an index finds in two arrays, one after the other."""
     if unseen is None:
-        found: npt.NDArray[Any] = stored[index]
-        return found
+        taken: npt.NDArray[Any] = stored.take(index, axis=0)
+        return taken
     is_unseen = index >= len(stored)
     found = np.zeros((*index.shape, *stored.shape[1:]), stored.dtype)
     found[~is_unseen] = stored[index[~is_unseen]]
@@ -169,21 +193,31 @@ def _both(
     return found
 
 
-def _unique_with_absent(nodes: npt.NDArray[np.integer], count: int) -> tuple[Nodes, npt.NDArray[np.int64]]:
-    """Return -1 followed by the unique nodes in order, and the position of each of ``nodes`` in that.
+def _unique(nodes: Nodes, count: int) -> tuple[Nodes, npt.NDArray[np.int64]]:
+    """Return the unique nodes in order, and the position of each of ``nodes`` in that.
 
     Args:
-        nodes: node indices in [-1, count).
+        nodes: node indices in [-1, count); at least one.
         count: nodes of the type.
     """
-    if len(nodes) * _SORTED_BELOW_SHARE < count:
-        unique, positions = np.unique(np.concatenate([[_ABSENT], nodes]), return_inverse=True)
-        return unique, positions[1:].astype(np.int64, copy=False)
-    seen = np.zeros(count + 1, np.bool_)
-    seen[nodes + 1] = True
-    seen[0] = True
-    rank = np.cumsum(seen) - 1
-    return np.flatnonzero(seen) + _ABSENT, rank[nodes + 1]
+    if len(nodes) * _SORTED_BELOW_SHARE >= count:
+        seen = np.zeros(count + 1, np.bool_)
+        seen[nodes + 1] = True
+        rank = np.cumsum(seen) - 1
+        return np.flatnonzero(seen) + _ABSENT, rank[nodes + 1]
+    # `np.unique` is slower: it is general in several ways.
+    are_few = len(nodes) <= _FEW_NODES
+    order = _NO_NODES if are_few else nodes.argsort()
+    ordered = np.sort(nodes) if are_few else nodes[order]
+    is_first = np.empty(len(nodes), np.bool_)
+    is_first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    unique = ordered[is_first]
+    if are_few:
+        return unique, unique.searchsorted(nodes)
+    positions = np.empty(len(nodes), np.int64)
+    positions[order] = is_first.cumsum() - 1
+    return unique, positions
 
 
 def _node_types(form: PaddedBlockForm) -> set[str]:

@@ -99,6 +99,7 @@ class DeployedKnowledgeGraph(DeployedModel):
                 answer=self._answer_tensors,
                 work=lambda inputs: len(next(iter(inputs.values()))),
                 parameters=frozenset({"asked", "k", "known"}),
+                joinable=self._has_independent_rows,
             )
         }
 

@@ -40,7 +40,8 @@ class DeployedModel(ABC):
         artifact: the model version.
         manifest: what it is.
         effective: what really runs it: the adapter, the program's `Effective`, what was measured to choose
-            it, and under ``further`` the same of what graphbox brings for it (ranking) on another target.
+            it, and under ``further`` the same of what graphbox brings for it (ranking) on another target;
+            of encoders also ``nearest``, see `graphbox.deploy.nearest.nodes.NearestNodes.states`.
         inputs: of the bare ONNX part; empty when there is none.
         outputs: of the bare ONNX part; empty when there is none.
     """
@@ -114,12 +115,26 @@ class DeployedModel(ABC):
             outputs=by_name(self.outputs),
             answer=lambda inputs, _: self.run(inputs),
             work=lambda inputs: sum(array.size for array in inputs.values()),
+            joinable=self._joins_onnx_rows(),
             properties={
                 DIGEST_PROPERTY: self.manifest.files[onnx.path].sha256,
                 PRECISION_PROPERTY: str(self.effective["precision"]),
                 THREADS_PROPERTY: str(self.effective["threads"]),
             },
         )
+
+    def _joins_onnx_rows(self) -> bool:
+        """Return whether calls of the bare ONNX part may be joined; see `Signature.joinable`."""
+        return False
+
+    @property
+    def _has_independent_rows(self) -> bool:
+        """Whether rows that the ONNX part computes together do not change each other.
+
+        Dynamic quantization scales all rows of a call by the largest number among them: a client that sends a
+        huge one would make the answers of others worse.
+        """
+        return self._program is None or self.effective["precision"] != "int8_dynamic"
 
     @abstractmethod
     def warm_up(self) -> None:

@@ -14,9 +14,10 @@ from graphbox.deploy.encoder import DeployedEncoder
 from graphbox.deploy.fastest import Choice, open_program
 from graphbox.deploy.knowledge_graph import BEST_MODEL, DeployedKnowledgeGraph
 from graphbox.deploy.model import DeployedModel
+from graphbox.deploy.nearest.exact import RANKING_MODEL
+from graphbox.deploy.nearest.nodes import NearestMode
 from graphbox.deploy.program import CheckedProgram
 from graphbox.deploy.protocol import Options
-from graphbox.deploy.ranking import RANKING_MODEL
 from graphbox.deploy.tensors import DeployedTensors
 from graphbox.errors import FormatError, UnsupportedError
 
@@ -26,7 +27,11 @@ Kind = TypeVar("Kind", bound=DeployedModel)
 
 
 def open_model(
-    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+    path: str | os.PathLike[str],
+    target: str = "auto",
+    threads: int = 1,
+    verify: bool = True,
+    nearest: NearestMode = "exact",
 ) -> DeployedModel:
     """Open a model version and make it ready on a target.
 
@@ -35,6 +40,8 @@ def open_model(
         target: an adapter's name, ``adapter/device``, or ``auto``: the fastest that runs the model.
         threads: that one call may use.
         verify: check the digest of every file first.
+        nearest: whether nearest nodes are found by an index; it is built in the background, once for a
+            folder of packages.
 
     Returns:
         `DeployedEncoder`, `DeployedClick`, `DeployedKnowledgeGraph` or `DeployedTensors`.
@@ -52,18 +59,23 @@ def open_model(
         main = None if model is None else _opened(opened, target, model, options)
         if main is not None:
             _check_tensors(artifact, main.program)
-        deployed = _of_form(artifact, main, lambda brought: _beside(opened, main, target, brought, options))
+        deployed = _of_form(
+            artifact, main, lambda brought: _beside(opened, main, target, brought, options), nearest
+        )
         opened.pop_all()
     return deployed
 
 
-def _of_form(artifact: Artifact, main: Choice | None, beside: Callable[[bytes], Choice]) -> DeployedModel:
+def _of_form(
+    artifact: Artifact, main: Choice | None, beside: Callable[[bytes], Choice], nearest: NearestMode
+) -> DeployedModel:
     """Return what answers for a model version.
 
     Args:
         artifact: the model version.
         main: its ONNX part; None: it has none.
         beside: opens a small model that graphbox brings.
+        nearest: see `open_model`.
     """
     form = artifact.preprocess
     if isinstance(form, FieldsForm) and main is not None:
@@ -71,9 +83,9 @@ def _of_form(artifact: Artifact, main: Choice | None, beside: Callable[[bytes], 
     if isinstance(form, TriplesForm) and main is not None:
         return DeployedKnowledgeGraph(artifact, form, main, beside(BEST_MODEL))
     if isinstance(form, TensorsForm) and main is not None:
-        return DeployedTensors(artifact, main)
+        return DeployedTensors(artifact, form, main)
     assert not isinstance(form, FieldsForm | TriplesForm | TensorsForm)  # noqa: S101 - an artifact is checked when opened
-    return DeployedEncoder(artifact, form, main, beside(RANKING_MODEL))
+    return DeployedEncoder(artifact, form, main, beside(RANKING_MODEL), nearest)
 
 
 def _opened(stack: ExitStack, target: str, model: bytes, options: Options) -> Choice:
@@ -94,14 +106,19 @@ def _beside(stack: ExitStack, main: Choice | None, target: str, model: bytes, op
 
 
 def open_encoder(
-    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+    path: str | os.PathLike[str],
+    target: str = "auto",
+    threads: int = 1,
+    verify: bool = True,
+    nearest: NearestMode = "exact",
 ) -> DeployedEncoder:
     """Open a model version that gives embeddings; see `open_model`.
 
     Raises:
         UnsupportedError: it gives none.
     """
-    return _checked_kind(open_model(path, target, threads, verify), DeployedEncoder, "gives embeddings")
+    model = open_model(path, target, threads, verify, nearest)
+    return _checked_kind(model, DeployedEncoder, "gives embeddings")
 
 
 def open_click(

@@ -18,7 +18,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +32,7 @@ from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
 from graphbox.package_folder import FOLDER_VARIABLE, packages_folder
 
-__all__ = ["DESCRIPTION_FILE", "adapters_with_packages", "is_built", "prepared"]
+__all__ = ["DESCRIPTION_FILE", "adapters_with_packages", "built_folder", "is_built", "prepared"]
 
 DESCRIPTION_FILE = "package.json"
 _FORMAT = 2
@@ -83,7 +83,34 @@ def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -
     """
     if not adapter.builds_ahead:
         return Package(model, device, options)
-    key = _key(adapter, model, device, options)
+    path = built_folder(
+        _key(adapter, model, device, options),
+        _digest(model),
+        adapter.name,
+        device.name,
+        lambda folder: adapter.build(model, device, options, folder),
+    )
+    return Package(model, device, options, path)
+
+
+def built_folder(
+    key: str, model_sha256: str, builder: str, device: str, build: Callable[[Path], None]
+) -> Path:
+    """Return the folder of a package, built before or now.
+
+    Args:
+        key: 64 hexadecimal digits, the digest of all that the package depends on.
+        model_sha256: digest of what it is built of.
+        builder: name of the adapter or the library that builds it.
+        device: that it is for.
+        build: writes the files into an empty folder.
+
+    Raises:
+        DoesNotFitError: the disk is full.
+        FormatError: others than this user may write the folder of packages, or ``build`` wrote what is no
+            package.
+        GraphboxError: the system refuses to write there.
+    """
     folder = packages_folder()
     with _system_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,10 +118,10 @@ def prepared(adapter: Adapter, model: bytes, device: Device, options: Options) -
         path = folder / key
         if not _is_complete(path, key):
             _remove_unused(folder)
-            _build(adapter, model, device, options, path)
+            _build(path, model_sha256, builder, device, build)
         with suppress(OSError):  # a folder that is mounted for reading keeps no time of use
             os.utime(path / DESCRIPTION_FILE)
-    return Package(model, device, options, path)
+    return path
 
 
 def is_built(adapter: Adapter, model: bytes, device: Device, options: Options) -> bool:
@@ -139,19 +166,19 @@ def _code_digest(adapter: Adapter) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
 
 
-def _build(adapter: Adapter, model: bytes, device: Device, options: Options, path: Path) -> None:
+def _build(path: Path, model_sha256: str, builder: str, device: str, build: Callable[[Path], None]) -> None:
     """Build beside ``path``, and move the whole into place."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     beside.mkdir(mode=0o700)
     try:
-        adapter.build(model, device, options, beside)
-        files = {name: _record(beside / name) for name in _written(adapter, beside)}
+        build(beside)
+        files = {name: _record(beside / name) for name in _written(builder, beside)}
         description = _Description(
             format=_FORMAT,
             key=path.name,
-            model=_digest(model),
-            adapter=adapter.name,
-            device=device.name,
+            model=model_sha256,
+            adapter=builder,
+            device=device,
             files=files,
         )
         (beside / DESCRIPTION_FILE).write_text(description.model_dump_json(indent=2))
@@ -164,8 +191,8 @@ def _build(adapter: Adapter, model: bytes, device: Device, options: Options, pat
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _written(adapter: Adapter, folder: Path) -> list[str]:
-    """Return the relative paths of the files that an adapter wrote."""
+def _written(builder: str, folder: Path) -> list[str]:
+    """Return the relative paths of the files that a builder wrote."""
     names = []
     entries = sorted(folder.iterdir())
     for entry in entries:
@@ -174,7 +201,7 @@ def _written(adapter: Adapter, folder: Path) -> list[str]:
         inside = sorted(entry.iterdir()) if stat.S_ISDIR(mode) else []
         if not (stat.S_ISREG(mode) or inside) or not _is_plain_path(name) or name == DESCRIPTION_FILE:
             raise FormatError(
-                f"expected plain files with plain names of the adapter `{adapter.name}`, received `{name}`",
+                f"expected plain files with plain names of the adapter `{builder}`, received `{name}`",
                 where=str(folder),
             )
         entries += inside
@@ -182,7 +209,7 @@ def _written(adapter: Adapter, folder: Path) -> list[str]:
             names.append(name)
     if not names:
         raise FormatError(
-            f"expected files of the adapter `{adapter.name}`, which builds ahead, received none",
+            f"expected files of the adapter `{builder}`, which builds ahead, received none",
             where=str(folder),
         )
     return names

@@ -43,6 +43,8 @@ class CheckedProgram:
         effective: the precision, provider and device in use.
         dimensions: of each input by name; a name, or an empty one, where a dimension has any size.
         positions: names of the inputs whose values select rows.
+        row_dimension: name of the dimension that is the first one of every input and every output, and no
+            other one; None: there is none, or an input has positions in the rows of another.
     """
 
     def __init__(self, program: Program, summary: OnnxSummary) -> None:
@@ -56,6 +58,7 @@ class CheckedProgram:
         first = dict(reversed(_named_axes(summary.dimensions)))
         self._equal_sizes = _pairs(summary.dimensions, first)
         self._equal_output_sizes = _pairs(summary.output_dimensions, first)
+        self.row_dimension = _row_dimension(summary)
         self._expected = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.inputs}
         self._given = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.outputs}
 
@@ -70,6 +73,10 @@ class CheckedProgram:
             if name in bounds and rows in self._expected:
                 bounds[name] = (*bounds[name], IndexBound(None, rows, 0))
         self._index_inputs = {name: tuple(dict.fromkeys(each)) for name, each in bounds.items()}
+
+    def constant_rows(self, name: str) -> int | None:
+        """Return how many rows of constants the positions of an input select from; None: not known."""
+        return min((bound.size for bound in self._index_inputs.get(name, ()) if bound.size), default=None)
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the model.
@@ -207,6 +214,18 @@ def compile_model(adapter: Adapter, model: bytes, device: Device, options: Optio
             hint="allow lower precision, or choose another target",
         )
     return CheckedProgram(program, summary)
+
+
+def _row_dimension(summary: OnnxSummary) -> str | None:
+    shapes = [*summary.dimensions.values(), *summary.output_dimensions.values()]
+    first = {shape[0] if shape else "" for shape in shapes}
+    bounds = [bound for each in summary.index_inputs.values() for bound in each]
+    if len(first) != 1 or any(bound.size is None and bound.axis == 0 for bound in bounds):
+        return None
+    (name,) = first
+    if not isinstance(name, str) or not name or any(name in shape[1:] for shape in shapes):
+        return None
+    return name
 
 
 def _named_axes(dimensions: Mapping[str, Sequence[int | str]]) -> list[tuple[str, _Axis]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,8 @@ from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 
 __all__ = [
     "DIGEST_PROPERTY",
+    "NEAREST_SUFFIX",
+    "NEAREST_VECTORS_SUFFIX",
     "ONNX_SUFFIX",
     "PRECISION_PROPERTY",
     "SUFFIXES",
@@ -41,7 +45,11 @@ ONNX_SUFFIX: Final = ".onnx"
 """Suffix of the signature of a model's bare ONNX part."""
 UNSEEN_SUFFIX: Final = ".unseen"
 """Suffix of the signature of an encoder for nodes that it was never given."""
-SUFFIXES: Final = (ONNX_SUFFIX, UNSEEN_SUFFIX)
+NEAREST_SUFFIX: Final = ".nearest"
+"""Suffix of the signature of an encoder for the nearest nodes of original ids."""
+NEAREST_VECTORS_SUFFIX: Final = ".nearest_vectors"
+"""Suffix of the signature of an encoder for the nearest nodes of vectors."""
+SUFFIXES: Final = (ONNX_SUFFIX, UNSEEN_SUFFIX, NEAREST_SUFFIX, NEAREST_VECTORS_SUFFIX)
 """All suffixes but that of the whole."""
 
 # Properties of a bare ONNX part: parameters of its configuration in the KServe protocol.
@@ -70,8 +78,12 @@ class Signature:
             of these. Raises `InvalidRequestError` and `NotFoundError` for values that the model cannot read.
         work: a number that the time to answer grows with, of inputs.
         parameters: names of the parameters that it reads.
-        lists: names of the inputs whose first axis is not that of the rows: values of all rows, one row after
-            the other.
+        lists: inputs whose first axis is not that of the rows: values of all rows, one row after the other;
+            with the input that has the number of values of each row.
+        joinable: whether calls may be joined (`graphbox.deploy.joining`): the first axis of every output and
+            of every input but `lists` is that of the rows, and an output's row depends on no other row.
+        defaults: inputs that clients may leave out, with the value that stands for each row; of `lists`,
+            which are empty then, the value is not used.
         properties: facts for clients that compare programs.
     """
 
@@ -81,14 +93,46 @@ class Signature:
     answer: Callable[[Feeds, Parameters], Outputs]
     work: Callable[[Feeds], int]
     parameters: frozenset[str] = frozenset()
-    lists: frozenset[str] = frozenset()
+    lists: Mapping[str, str] = field(default_factory=dict)
+    joinable: bool = False
+    defaults: Mapping[str, int] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def row_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs whose first axis is that of the rows, where the signature is joinable."""
+        return tuple(name for name in self.inputs if name not in self.lists)
+
+    @cached_property
+    def required_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that have no default."""
+        return tuple(name for name in self.inputs if name not in self.defaults)
+
+    @cached_property
+    def free_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs with an axis of any size beyond the first."""
+        return tuple(name for name, spec in self.inputs.items() if -1 in spec.shape[1:])
+
+    def completed(self, inputs: Feeds) -> Outputs:
+        """Return inputs with `defaults` for those that a client left out.
+
+        Args:
+            inputs: all others, of their dtypes.
+        """
+        found = {**inputs}
+        rows = len(inputs[self.required_inputs[0]])
+        for name, value in self.defaults.items():
+            if name not in found:
+                datatype = self.inputs[name].datatype
+                dtype = np.dtype(object) if datatype == "BYTES" else DTYPE_OF[datatype]
+                found[name] = np.full(0 if name in self.lists else rows, value, dtype)
+        return found
 
     def infer(self, inputs: Feeds, parameters: Parameters = MappingProxyType({})) -> Outputs:
         """Return the outputs by name.
 
         Args:
-            inputs: an array for each input, of its dtype and shape.
+            inputs: an array for each input, of its dtype and shape; see `defaults`.
             parameters: by name; those that are left out have their defaults.
 
         Raises:
@@ -96,8 +140,9 @@ class Signature:
                 a parameter is.
             NotFoundError: an id is no node of the model.
         """
-        _check_names("inputs", inputs, self.inputs, all_needed=True)
-        _check_names("parameters", parameters, self.parameters, all_needed=False)
+        _check_names("inputs", inputs, self.inputs, frozenset(self.required_inputs))
+        _check_names("parameters", parameters, self.parameters, frozenset())
+        inputs = self.completed(inputs) if self.defaults else inputs
         for name, spec in self.inputs.items():
             _check_array(name, inputs[name], spec)
         return self.answer(inputs, parameters)
@@ -108,15 +153,31 @@ def by_name(specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     return {spec.name: spec for spec in specs}
 
 
-def node_indices(tensor: npt.NDArray[Any], ids: Ids, name: str) -> npt.NDArray[np.int64]:
+def node_indices(
+    tensor: npt.NDArray[Any], ids: Ids, name: str, missing: Literal["raise", -1] = "raise"
+) -> npt.NDArray[np.int64]:
     """Return the node index of each original id of a tensor, int64 [n]; see `decoded_ids`.
+
+    Args:
+        tensor: BYTES or INT64 [n].
+        ids: of the node type.
+        name: of the input, for messages.
+        missing: ``"raise"``, or -1 to give -1 for ids that are not there.
 
     Raises:
         InvalidRequestError: an id cannot be read, or is of another kind than those of the node type.
         NotFoundError: naming the ids that are not there.
     """
     try:
-        return ids.index(decoded_ids(tensor, ids, name))
+        if tensor.dtype == np.int64 and ids.kind == "int64":
+            return ids.index(tensor, missing)
+        if ids.kind == "string" and tensor.dtype == np.object_:
+            # Without decoding them: what is found is UTF-8.
+            texts = tensor.tolist()
+            found = ids.find_texts(texts)
+            if found.min(initial=0) >= 0 and max(map(len, texts), default=0) <= MAX_ID_BYTES:
+                return found
+        return ids.index(decoded_ids(tensor, ids, name), missing)
     except NotFoundError as error:
         raise NotFoundError(error.message, where=f"input `{name}`", hint=error.hint) from error
 
@@ -161,10 +222,13 @@ def decoded_texts(tensor: npt.NDArray[Any], name: str) -> list[str]:
 
 
 def _check_names(
-    noun: str, received: Mapping[str, Any], known: Mapping[str, Any] | frozenset[str], *, all_needed: bool
+    noun: str,
+    received: Mapping[str, Any],
+    known: Mapping[str, Any] | frozenset[str],
+    needed: AbstractSet[str],
 ) -> None:
     unknown = sorted(received.keys() - known)
-    missing = sorted(set(known) - received.keys()) if all_needed else []
+    missing = sorted(needed - received.keys())
     if not unknown and not missing:
         return
     parts = [f"unknown: {unknown}" if unknown else "", f"missing: {missing}" if missing else ""]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact
+from graphbox.artifact import Artifact, TensorsForm
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.made_up_feeds import feeds_of_shapes
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.protocol import DTYPE_OF
+from graphbox.deploy.row_independence import rows_are_independent
 from graphbox.deploy.signature import WHOLE, Signature
 from graphbox.errors import FormatError, UsageError
 
@@ -24,17 +26,29 @@ class DeployedTensors(DeployedModel):
 
     Args:
         artifact: the model version, of kind ``tensors``.
+        form: its preprocess.
         main: its ONNX file.
     """
 
     OPERATIONS = ("program",)
 
-    def __init__(self, artifact: Artifact, main: Choice) -> None:
+    def __init__(self, artifact: Artifact, form: TensorsForm, main: Choice) -> None:
         super().__init__(artifact, main, None)
+        self._form = form
         self._main = main.program
 
     def _form_signatures(self) -> dict[str, Signature]:
         return {WHOLE: self._onnx_signature()}
+
+    def _joins_onnx_rows(self) -> bool:
+        return self._form.join_calls and self._has_independent_rows and self._passes_probe
+
+    @cached_property
+    def _passes_probe(self) -> bool:
+        try:
+            return rows_are_independent(self._main, self.example_feeds())
+        except FormatError:
+            return False  # `warm_up` reports the damaged example
 
     def example_feeds(self) -> dict[str, npt.NDArray[Any]]:
         """Return the inputs of the example request as arrays.

@@ -227,9 +227,14 @@ class UnseenReader:
         return by_name(specs)
 
     @property
-    def lists(self) -> frozenset[str]:
-        """Names of the inputs that hold values of all nodes, one node after the other."""
-        return frozenset(name for name in self.inputs if name.startswith((_NEIGHBORS, _WEIGHTS)))
+    def lists(self) -> dict[str, str]:
+        """Inputs with values of all nodes, one node after the other; with the input of each node's number."""
+        return {
+            prefix + relation: _NUM_NEIGHBORS + relation
+            for relation in self._relations
+            for prefix in (_NEIGHBORS, _WEIGHTS)
+            if prefix + relation in self.inputs
+        }
 
     @property
     def weighed(self) -> frozenset[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -9,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["HashIndex", "IdBuffers", "build_index", "find_ids", "id_buffers", "valid_rows"]
+__all__ = ["HashIndex", "IdBuffers", "build_index", "find_ids", "id_buffers", "text_buffers", "valid_rows"]
 
 Int64: TypeAlias = npt.NDArray[np.int64]
 
@@ -64,16 +67,36 @@ def build_index(
     return cast("HashIndex", index), count, repeated[1] if count else None
 
 
-def find_ids(index: HashIndex, known: IdBuffers, asked: pa.Array, threads: int, where: str = "") -> Int64:
-    """Return the row of each asked id, int64 [n]; -1 for an unknown id or null.
+def text_buffers(texts: Sequence[bytes]) -> IdBuffers:
+    """Return texts in UTF-8 as the native core takes them."""
+    offsets = np.fromiter(accumulate(map(len, texts), initial=0), np.int64, len(texts) + 1)
+    return offsets, np.frombuffer(b"".join(texts), np.uint8)
+
+
+def find_ids(
+    index: HashIndex,
+    known: IdBuffers,
+    asked: IdBuffers,
+    valid: npt.NDArray[np.uint8] | None,
+    threads: int,
+    where: str = "",
+) -> Int64:
+    """Return the row of each asked id, int64 [n]; -1 for an unknown id.
 
     Args:
         index: of ``known``.
         known: all ids.
-        asked: int64 or large_string [n], as the known ones.
+        asked: n ids, integers or texts as the known ones.
+        valid: uint8 [n], 0 for ids that are not looked up; None: all are.
         threads: at least 1.
         where: the file that a message about a damaged index names.
     """
+    return _native_find()(index, *known, *asked, valid, threads, where)
+
+
+@functools.cache
+def _native_find() -> Callable[..., Int64]:
+    # The statement takes a microsecond, as long as finding an id.
     from graphbox import _core
 
-    return _core.find_ids(index, *known, *id_buffers(asked), valid_rows(asked), threads, where)
+    return _core.find_ids

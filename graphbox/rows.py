@@ -85,7 +85,7 @@ class StoredRows:
         given = np.asarray(indices)
         if given.size == 0:
             given = given.astype(np.int64).ravel()
-        if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+        if given.ndim != 1 or given.dtype.kind not in "iu":
             raise InvalidRequestError(
                 f"expected integer indices [n], received {given.dtype} {list(given.shape)}"
             )

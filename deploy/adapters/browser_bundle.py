@@ -39,7 +39,10 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as JavaS
 # A browser keeps a file in one array, of which the smallest limit is that of 32-bit systems.
 _MOST_FILE_BYTES = (1 << 31) - 1
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-_NOT_READ = {"unseen", "unknown_ids", "defaults", "positive_rate", "list_separator", "compares_numbers"}
+_NOT_READ = {
+    *("unseen", "unknown_ids", "defaults", "positive_rate", "list_separator", "compares_numbers"),
+    "join_calls",
+}
 """Keys of forms that the page does not read."""
 
 

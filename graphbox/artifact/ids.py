@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphbox.errors import FormatError, InvalidRequestError, NotFoundError
-from graphbox.id_index import IdBuffers, build_index, find_ids, id_buffers
+from graphbox.id_index import IdBuffers, build_index, find_ids, id_buffers, text_buffers, valid_rows
 
 Id = str | int
 
@@ -130,15 +130,38 @@ class Ids:
             NotFoundError: naming the ids that are not there.
             InvalidRequestError: when an id is of the wrong type.
         """
-        values: Sequence[Id] = ids.tolist() if isinstance(ids, np.ndarray) else ids
-        found = self._found(values)
-        absent = np.flatnonzero(found < 0)
-        if absent.size and missing == "raise":
-            raise self._unknown([values[position] for position in absent.tolist()], len(values))
+        if isinstance(ids, np.ndarray) and ids.dtype == np.int64 and self.kind == "int64":
+            found = self._found_buffers((np.ascontiguousarray(ids), None))
+        else:
+            found = self._found(ids.tolist() if isinstance(ids, np.ndarray) else ids)
+        if missing == "raise" and found.min(initial=0) < 0:
+            values: Sequence[Id] = ids.tolist() if isinstance(ids, np.ndarray) else ids
+            raise self._unknown([values[each] for each in np.flatnonzero(found < 0).tolist()], len(values))
         return found
+
+    def find_texts(self, texts: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        """Return the node index of each id that is given as text in UTF-8, int64 [n]; -1: it is no id.
+
+        Args:
+            texts: any bytes; ids have to be strings.
+        """
+        return self._found_buffers(text_buffers(texts))
+
+    def _found_buffers(
+        self, asked: IdBuffers, valid: npt.NDArray[np.uint8] | None = None
+    ) -> npt.NDArray[np.int64]:
+        return find_ids(self._index, self._buffers, asked, valid, threads=1)
 
     def _found(self, ids: Sequence[Id]) -> npt.NDArray[np.int64]:
         """Return the node index of each id, -1 for those that are not there."""
+        try:
+            types = set(map(type, ids))
+            if types <= {str} and self.kind == "string":
+                return self.find_texts([each.encode() for each in cast("Sequence[str]", ids)])
+            if types <= {int} and self.kind == "int64":
+                return self._found_buffers((np.array(ids, np.int64), None))
+        except (OverflowError, UnicodeEncodeError):
+            pass  # beyond 64 bits, or half a surrogate pair: no id is such
         expected = str if self.kind == "string" else (int, np.integer)
         for position, value in enumerate(ids):
             if not isinstance(value, expected) or isinstance(value, bool):
@@ -146,11 +169,8 @@ class Ids:
                     f"expected ids of type {self.kind}, received {type(value).__name__} {_shown(value)}",
                     where=f"id {position}",
                 )
-        try:
-            asked = pa.array(ids, pa.large_string() if self.kind == "string" else pa.int64())
-        except (OverflowError, UnicodeEncodeError):  # beyond 64 bits, or half a surrogate pair: no id is such
-            asked = pa.array([each if _can_be_id(each) else None for each in ids], self._values.type)
-        return find_ids(self._index, self._buffers, asked, threads=1)
+        asked = pa.array([each if _can_be_id(each) else None for each in ids], self._values.type)
+        return self._found_buffers(id_buffers(asked), valid_rows(asked))
 
     def suggest(self, value: Id) -> str | None:
         """Return ``did you mean `x`?`` for the closest id, or None when nothing is close."""

@@ -131,6 +131,22 @@ class Links:
         start, stop = np.searchsorted(keys, np.array([node, node + 1], np.uint64) << np.uint64(32))
         return (keys[start:stop] & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
+    def linked_to(self, node_type: str, node: int, other_type: str) -> npt.NDArray[np.int64]:
+        """Return the nodes of a type that a link of any edge type joins to a node, ascending: int64 [k].
+
+        Args:
+            node_type: type of the node.
+            node: its index.
+            other_type: type of the nodes to return.
+        """
+        ends = [np.empty(0, np.int64)]
+        for edge_type in self._relations:
+            if (edge_type[0], edge_type[2]) == (node_type, other_type):
+                ends.append(self.ends_of(edge_type, node))
+            if (edge_type[0], edge_type[2]) == (other_type, node_type):
+                ends.append(self.ends_of(edge_type, node, to_sources=True))
+        return np.unique(np.concatenate(ends))
+
     def pairs(self, edge_type: tuple[str, str, str]) -> npt.NDArray[np.int64]:
         """Return the sources and targets of all links of one edge type, int64 [k, 2], by source."""
         links = self._relations.get(edge_type)

@@ -75,6 +75,7 @@ class Artifact:
         self.manifest = manifest
         self._tables: dict[str, RowTable] = {}
         self._ids: dict[str, Ids] = {}
+        self._ids_of: dict[str, Ids] = {}
         self.preprocess: Preprocess = read_preprocess(
             self._file(manifest.preprocess).read_bytes(), path / manifest.preprocess
         )
@@ -152,9 +153,12 @@ class Artifact:
         Raises:
             NotFoundError: when the model knows no such node type.
         """
+        found = self._ids_of.get(node_type)
+        if found is not None:
+            return found
         for spec in self.manifest.tables.values():
             if spec.node_type == node_type:
-                return self._read_ids(spec)
+                return self._ids_of.setdefault(node_type, self._read_ids(spec))
         raise NotFoundError(
             f"expected one of the node types {list(self.node_types)}, received `{node_type}`",
             where=str(self.path),

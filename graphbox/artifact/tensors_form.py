@@ -8,6 +8,12 @@ from graphbox.artifact.manifest import Record
 
 
 class TensorsForm(Record):
-    """Bare tensors: no ids and no tables; inputs and outputs are those of the ONNX file in the manifest."""
+    """Bare tensors: no ids and no tables; inputs and outputs are those of the ONNX file in the manifest.
+
+    Attributes:
+        join_calls: calls may be joined where rows are found to be independent
+            (`graphbox.deploy.row_independence`); false: never.
+    """
 
     form: Literal["tensors"] = "tensors"
+    join_calls: bool = True

@@ -163,6 +163,13 @@ def add_model(
     target: Annotated[
         str, typer.Option(help="ONNX: adapter to try the model on; see `graphbox targets`.")
     ] = "auto",
+    join: Annotated[
+        bool,
+        typer.Option(
+            "--join/--no-join",
+            help="ONNX: join requests into one execution, where rows are found to be independent.",
+        ),
+    ] = True,
     promote: Annotated[
         bool,
         typer.Option("--promote", help="Make the version active. The first version of a name always is."),
@@ -191,7 +198,15 @@ def add_model(
         version, folder = workspace.new_model_path(name)
         try:
             artifact = write(
-                file, found, folder, name, version, target=target, example=example, embedding=options
+                file,
+                found,
+                folder,
+                name,
+                version,
+                target=target,
+                example=example,
+                join_calls=join,
+                embedding=options,
             )
         except BaseException:
             with suppress(OSError):  # other versions are there

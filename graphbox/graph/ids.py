@@ -135,7 +135,10 @@ class _IndexedIds(Ids):
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 for an unknown id or null."""
-        return find_ids(self.hash_index, self._buffers, ids, thread_count(None), self._where)
+        asked = id_buffers(ids)
+        return find_ids(
+            self.hash_index, self._buffers, asked, valid_rows(ids), thread_count(None), self._where
+        )
 
     def suggest(self, value: Any) -> str | None:
         """Return None: a number has no close spelling, only neighbours that mean something else."""

@@ -53,6 +53,7 @@ def add_model(
     *,
     target: str = "auto",
     example: Path | None = None,
+    join_calls: bool = True,
     embedding: EmbeddingOptions | None = None,
 ) -> Artifact:
     """Write a model version of a file.
@@ -68,6 +69,7 @@ def add_model(
         version: its number.
         target: of ONNX, to try the model on.
         example: of ONNX, a KServe v2 request that it accepts.
+        join_calls: of ONNX, whether a server may join calls; see `TensorsForm`.
         embedding: of rows, how to read them.
 
     Raises:
@@ -77,12 +79,12 @@ def add_model(
         ConflictError: the folder exists.
     """
     options = embedding or EmbeddingOptions()
-    _check_options(file_format, options, example, target)
+    _check_options(file_format, options, example, target, join_calls)
     with ArtifactWriter(folder) as writer:
         targets: dict[str, TargetSpec] = {}
         dim = 1
         if file_format == "onnx":
-            read_onnx_model(path, target, example).write(writer)
+            read_onnx_model(path, target, example).write(writer, join_calls=join_calls)
         else:
             table = options.node_type if is_plain_name(options.node_type) else "rows"
             given = None if options.ids is None else lines_of_ids(options.ids)
@@ -122,7 +124,7 @@ def _blocks(path: Path, file_format: FileFormat, options: EmbeddingOptions) -> I
 
 
 def _check_options(
-    file_format: FileFormat, options: EmbeddingOptions, example: Path | None, target: str
+    file_format: FileFormat, options: EmbeddingOptions, example: Path | None, target: str, join_calls: bool
 ) -> None:
     """Reject options that the format has no use for, rather than ignore them.
 
@@ -133,6 +135,7 @@ def _check_options(
     uses: list[tuple[str, bool, set[str]]] = [
         ("--example", example is not None, {"onnx"}),
         ("--target", target != "auto", {"onnx"}),
+        ("--no-join", not join_calls, {"onnx"}),
         ("--type", options.node_type != EmbeddingOptions.node_type, rows),
         ("--score", options.score != EmbeddingOptions.score, rows),
         ("--unknown-ids", options.unknown_ids != EmbeddingOptions.unknown_ids, rows),

@@ -53,8 +53,13 @@ class ImportedOnnx:
     outputs: tuple[TensorSpec, ...]
     example: list[dict[str, Any]]
 
-    def write(self, writer: ArtifactWriter) -> None:
-        """Write the parts of a model version of kind ``tensors``."""
+    def write(self, writer: ArtifactWriter, *, join_calls: bool = True) -> None:
+        """Write the parts of a model version of kind ``tensors``.
+
+        Args:
+            writer: of the version.
+            join_calls: see `TensorsForm`.
+        """
         writer.set_onnx(
             self.model,
             opset=self.opset,
@@ -62,7 +67,7 @@ class ImportedOnnx:
             inputs=self.inputs,
             outputs=self.outputs,
         )
-        writer.set_preprocess(TensorsForm())
+        writer.set_preprocess(TensorsForm(join_calls=join_calls))
         writer.set_example(self.example)
 
 

@@ -29,6 +29,7 @@ from graphbox.artifact import (
     TensorSpec,
 )
 from graphbox.artifact.links import links_table
+from graphbox.artifact.preprocess import NodeFeature, UnseenInputs
 
 Float = npt.NDArray[np.float32]
 EdgeType = tuple[str, str, str]
@@ -201,8 +202,10 @@ def onnx_of(model: SampleModel) -> tuple[bytes, list[TensorSpec], list[TensorSpe
     return proto.SerializeToString(), inputs, outputs
 
 
-def write_encoder(path: Path, model: SampleModel, *, name: str = "sample", version: int = 1) -> Artifact:
-    """Write the model as an artifact of kind `encoder`."""
+def write_encoder(
+    path: Path, model: SampleModel, *, name: str = "sample", version: int = 1, unseen: bool = False
+) -> Artifact:
+    """Write the model as an artifact of kind `encoder`; ``unseen``: it encodes packages never seen, too."""
     content, inputs, outputs = onnx_of(model)
     with ArtifactWriter(path) as writer:
         for node_type, values in model.ids.items():
@@ -218,7 +221,8 @@ def write_encoder(path: Path, model: SampleModel, *, name: str = "sample", versi
             present = model.neighbors[edge_type] >= 0
             writer.add_array(f"weights/{_name((edge_type,))}.npy", weights[present])
         writer.set_onnx(content, opset=20, precision="float32", inputs=inputs, outputs=outputs)
-        writer.set_preprocess(preprocess_of(model))
+        form = preprocess_of(model)
+        writer.set_preprocess(_with_unseen(writer, form) if unseen else form)
         writer.set_links(sample_links(model))
         return writer.commit(
             name=name,
@@ -230,6 +234,20 @@ def write_encoder(path: Path, model: SampleModel, *, name: str = "sample", versi
             metrics={"companion": {"recall@20": 0.5}},
             lineage=Lineage(run="run-1", graph="sample", steps=("export",)),
         )
+
+
+def _with_unseen(writer: ArtifactWriter, form: PaddedBlockForm) -> PaddedBlockForm:
+    """Return the form with features of packages that were never seen: a size and a section."""
+    random = np.random.default_rng(1)
+    for name, rows in {"bias": (), "size": (1,), "section": (3,)}.items():
+        writer.add_array(f"unseen/{name}.npy", random.standard_normal((*rows, DIM["package"]), np.float32))
+    features = (
+        NodeFeature(name="size", kind="number", weights="unseen/size.npy"),
+        NodeFeature(
+            name="section", kind="categorical", categories=("net", "math"), weights="unseen/section.npy"
+        ),
+    )
+    return form.model_copy(update={"unseen": UnseenInputs(bias="unseen/bias.npy", features=features)})
 
 
 def write_embedding(path: Path, model: SampleModel, *, name: str = "vectors", version: int = 1) -> Artifact:

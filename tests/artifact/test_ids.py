@@ -66,6 +66,12 @@ def test_unknown_ids_may_be_asked_for() -> None:
     assert STRINGS.find("libc6") == 1
 
 
+def test_texts_are_found_as_bytes() -> None:
+    ids = Ids(pa.array(["a", "née", ""]), "x")
+    assert ids.find_texts(["née".encode(), b"", b"\xff", b"b", b"a"]).tolist() == [1, 2, -1, -1, 0]
+    assert ids.find_texts([]).tolist() == []
+
+
 def test_many_unknown_ids_are_not_all_named() -> None:
     with pytest.raises(NotFoundError, match=r"`x0`, `x1`, `x2`, `x3`, `x4`, \.\.\. \(1000 of 1000"):
         STRINGS.index([f"x{number}" for number in range(1000)])

@@ -17,6 +17,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from graphbox.deploy import open_model
 from tests.cli.conftest import Call
 from tests.model_import.onnx_files import linear, value
 from tests.server.server_process import wait_until
@@ -119,6 +120,17 @@ def test_a_model_of_a_fixed_size_is_measured_with_that_size(graphbox: Call, file
     outcome = graphbox("bench", "layer", "--seconds", "0.1", "--batch", "3", "--json")
     assert outcome.code == 0, outcome.err
     assert [each["batch"] for each in outcome.json["bench"]["layer"][0]["batches"]] == [3, 3]
+
+
+def test_joining_of_requests_is_switched_off(graphbox: Call, files: Path) -> None:
+    for name, options, joinable in (("one", (), True), ("two", ("--no-join",), False)):
+        outcome = graphbox("models", "add", name, "model.onnx", *options, "--json")
+        assert outcome.code == 0, outcome.err
+        with open_model(outcome.json["path"], "onnxruntime") as model:
+            assert model.signature("").joinable is joinable
+    outcome = graphbox("models", "add", "words", "rows.npy", "--no-join")
+    assert outcome.code == 2
+    assert "expected a file of the format onnx with --no-join, received npy" in outcome.err
 
 
 def test_rows_are_served_with_their_neighbours(graphbox: Call, files: Path) -> None:

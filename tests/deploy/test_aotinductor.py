@@ -18,8 +18,8 @@ from graphbox.deploy import Options, choose, open_encoder
 from graphbox.deploy.adapters import aotinductor
 from graphbox.deploy.building import BuiltPackage, build_package
 from graphbox.deploy.conformance_models import OPERATORS
+from graphbox.deploy.nearest.exact import RANKING_MODEL
 from graphbox.deploy.program import CheckedProgram, compile_model
-from graphbox.deploy.ranking import RANKING_MODEL
 from graphbox.errors import BackendMissingError, InvalidRequestError, UnsupportedError
 from graphbox.export.onnx_operators import TORCH_OPERATORS
 from graphbox.package_folder import FOLDER_VARIABLE

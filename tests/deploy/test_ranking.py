@@ -12,8 +12,8 @@ import pytest
 
 from graphbox.artifact import Ids, RowTable
 from graphbox.deploy import CheckedProgram, Options, choose, compile_model
-from graphbox.deploy import ranking as ranking_module
-from graphbox.deploy.ranking import RANKING_MODEL, ExactRanking
+from graphbox.deploy.nearest import exact as ranking_module
+from graphbox.deploy.nearest.exact import RANKING_MODEL, ExactRanking
 
 RANDOM = np.random.default_rng(0)
 

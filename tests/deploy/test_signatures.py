@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
-from graphbox.artifact import FieldsForm, LookupForm, PaddedBlockForm, TensorsForm, TriplesForm
+from graphbox.artifact import FieldsForm, Ids, LookupForm, PaddedBlockForm, TensorsForm, TriplesForm
 from graphbox.deploy import (
     DeployedClick,
     DeployedEncoder,
@@ -19,7 +20,15 @@ from graphbox.deploy import (
     open_model,
 )
 from graphbox.deploy.protocol import DTYPE_OF
-from graphbox.deploy.signature import ONNX_SUFFIX, UNSEEN_SUFFIX, WHOLE, decoded_texts, node_indices
+from graphbox.deploy.signature import (
+    NEAREST_SUFFIX,
+    NEAREST_VECTORS_SUFFIX,
+    ONNX_SUFFIX,
+    UNSEEN_SUFFIX,
+    WHOLE,
+    decoded_texts,
+    node_indices,
+)
 from graphbox.errors import InvalidRequestError, NotFoundError
 from tests.deploy.form_models import WRITERS
 
@@ -67,6 +76,8 @@ def test_every_form_answers_its_example(models: dict[type[Any], DeployedModel], 
         assert outputs[name].ndim == len(spec.shape)
     assert signature.work(example(model)) > 0
     expected = {WHOLE} if form is LookupForm else {WHOLE, ONNX_SUFFIX}
+    if model.manifest.targets:
+        expected |= {NEAREST_SUFFIX, NEAREST_VECTORS_SUFFIX}
     assert set(model.signatures) == expected
 
 
@@ -172,6 +183,14 @@ def test_integer_ids_may_be_given_as_text(models: dict[type[Any], DeployedModel]
         node_indices(array("BYTES", ["x"]), ids, "id")
     with pytest.raises(NotFoundError, match=r"input `id`: .*received `7`"):
         node_indices(array("BYTES", ["7"]), ids, "id")
+
+
+def test_texts_that_cannot_be_ids_are_refused_before_the_default_row() -> None:
+    ids = Ids(pa.array(["a", "y" * 1025]), "item")
+    np.testing.assert_array_equal(node_indices(array("BYTES", ["b", "a"]), ids, "id", missing=-1), [-1, 0])
+    for text in (b"\xff", b"x" * 1025, b"y" * 1025):
+        with pytest.raises(InvalidRequestError, match="input `id`: expected texts"):
+            node_indices(np.array([b"a", text], object), ids, "id", missing=-1)
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"x" * 1025])

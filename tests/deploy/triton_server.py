@@ -32,11 +32,20 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def triton_server(repository: Path, log: Path) -> Iterator[str]:
-    """Start a server of a model repository, without gRPC; give its URL once every model is ready."""
+def triton_server(repository: Path, log: Path, grpc_port: int | None = None) -> Iterator[str]:
+    """Start a server of a model repository; give its URL once every model is ready.
+
+    Args:
+        repository: folder of the models.
+        log: file for its output.
+        grpc_port: port for gRPC on the loopback address; None: no gRPC.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    grpc = ["--allow-grpc=false"]
+    if grpc_port is not None:
+        grpc = ["--grpc-address=127.0.0.1", f"--grpc-port={grpc_port}"]
     backends = _program().parents[1] / "backends"
     command = [
         str(_program()),
@@ -44,7 +53,7 @@ def triton_server(repository: Path, log: Path) -> Iterator[str]:
         f"--backend-directory={backends}",
         "--http-address=127.0.0.1",
         f"--http-port={port}",
-        "--allow-grpc=false",
+        *grpc,
         "--allow-metrics=false",
     ]
     environment = {

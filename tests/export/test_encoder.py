@@ -113,7 +113,8 @@ def test_the_file_tells_nothing_of_the_machine_that_wrote_it(exported: ExportRes
     proto = onnx.load_model_from_string(content)
     assert b".py" not in content
     assert str(Path.cwd()).encode() not in content
-    parts = (proto, proto.graph, *proto.graph.node, *proto.graph.input, *proto.graph.value_info)
+    graph = proto.graph
+    parts: tuple[Any, ...] = (proto, graph, *graph.node, *graph.input, *graph.value_info)
     assert not [part for part in parts if part.doc_string or part.metadata_props]
 
 

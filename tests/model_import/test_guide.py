@@ -41,7 +41,7 @@ def test_every_command_of_the_guide_adds_a_model(tmp_path: Path, monkeypatch: py
         "tags": ROWS.tolist(),
     }
     pq.write_table(pa.table(table), "items.parquet")
-    assert len(COMMANDS) == 7
+    assert len(COMMANDS) == 8
     assert len(LINES_OF_PYTHON) == 2
     for command in COMMANDS:
         outcome = call_main(command.split())

@@ -58,7 +58,7 @@ def _function() -> onnx.ModelProto:
 
 def _branches() -> onnx.ModelProto:
     constant = numpy_helper.from_array(np.array([1, 2, 3], np.float32), "three")
-    branches = {
+    branches: dict[str, Any] = {
         "then_branch": helper.make_graph(
             [helper.make_node("Add", ["x", "three"], ["t"])], "t", [], [value("t", None)], [constant]
         ),
