@@ -16,13 +16,13 @@ if __name__ != "graphbox.server":
 
 if TYPE_CHECKING:
     from graphbox.server.app import create_app as create_app
-    from graphbox.server.process import serve as serve
     from graphbox.server.settings import Settings as Settings
+    from graphbox.server.start import serve as serve
 
 _MODULE_OF = {
     "Settings": "graphbox.server.settings",
     "create_app": "graphbox.server.app",
-    "serve": "graphbox.server.process",
+    "serve": "graphbox.server.start",
 }
 
 __all__ = ["Settings", "create_app", "serve"]

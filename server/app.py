@@ -1,7 +1,8 @@
-"""The ASGI application: a FastAPI app for REST and the page, a plain callable for inference."""
+"""The application of a server: a FastAPI app for REST and the page, KServe beside it."""
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,15 +14,20 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 import graphbox
+from graphbox.deploy.select import candidates_of
 from graphbox.package_folder import keep_packages_in
 from graphbox.server import page
 from graphbox.server.auth import HostRule, TokenRule
+from graphbox.server.counters import Counters
 from graphbox.server.executor import Executor
 from graphbox.server.gateway import Gateway
+from graphbox.server.inference import Inference
+from graphbox.server.kserve.management import Management
 from graphbox.server.kserve.rest import KServe
 from graphbox.server.page import PageFiles
 from graphbox.server.problem import PublicText, add_error_handlers
-from graphbox.server.repository import Readiness, Repository
+from graphbox.server.readiness import Readiness
+from graphbox.server.repository import Repository
 from graphbox.server.routes import (
     API_PREFIX,
     answers,
@@ -29,6 +35,7 @@ from graphbox.server.routes import (
     graphs,
     health,
     models,
+    neighbors,
     overview,
     runs,
     sign_in,
@@ -39,17 +46,21 @@ from graphbox.server.schema import (
     EncodeRequest,
     EventEnd,
     MetricPoint,
+    NeighborsRequest,
     PredictionRequest,
     Problem,
     RunSummary,
 )
 from graphbox.server.services import Services
+from graphbox.server.serving_state import ServingState
 from graphbox.server.settings import Settings
-from graphbox.server.telemetry import Telemetry
+from graphbox.server.telemetry import PENDING_EXECUTIONS, Telemetry
 from graphbox.server.watcher import Watcher
 from graphbox.workspace import Workspace
 
 __all__ = ["build_api", "create_app", "create_app_of"]
+
+logger = logging.getLogger("graphbox.server")
 
 # A request that finds the database locked ends with a status that says to try again, instead of hanging.
 _DATABASE_BUSY_TIMEOUT_S = 2.0
@@ -58,21 +69,40 @@ _ERROR: dict[str, Any] = {
     "description": "An error",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-_FURTHER_MODELS = (Problem, MetricPoint, EventEnd, RunSummary, PredictionRequest, EncodeRequest)
+_FURTHER_MODELS = (
+    Problem,
+    MetricPoint,
+    EventEnd,
+    RunSummary,
+    PredictionRequest,
+    EncodeRequest,
+    NeighborsRequest,
+)
 
 
-def create_app(settings: Settings, on_preload: Callable[[Readiness], None] | None = None) -> Gateway:
-    """Return the ASGI application of a server.
+def create_app(
+    settings: Settings,
+    on_preload: Callable[[Readiness], None] | None = None,
+    *,
+    counters: Counters | None = None,
+    state: ServingState | None = None,
+) -> Gateway:
+    """Return the application of a server.
 
     Args:
         settings: its settings.
         on_preload: called once, in another thread, after every model was opened or failed to open.
+        counters: of all workers of the server; None: this process alone serves.
+        state: requests about models, of all workers; None: see `Repository`.
 
     Raises:
         UsageError: unsafe or wrong settings.
+        NotFoundError: there is no such target.
         GraphboxError: the workspace or a folder of models cannot be opened.
     """
     settings.check()
+    if settings.target != "auto":
+        candidates_of(settings.target)  # else every model would fail to open, in a server that runs
     workspace = (
         Workspace(
             settings.workspace, settings.database_url, create=False, busy_timeout_s=_DATABASE_BUSY_TIMEOUT_S
@@ -82,7 +112,19 @@ def create_app(settings: Settings, on_preload: Callable[[Readiness], None] | Non
     )
     if workspace is not None:
         keep_packages_in(workspace.root)
-    repository = Repository(workspace, settings.models, settings.target, settings.threads)
+        if workspace.has_unfinished_forgettings():
+            logger.warning(
+                "nodes were to be forgotten, which was interrupted: `graphbox forget --resume` resumes it"
+            )
+    repository = Repository(
+        workspace,
+        settings.models,
+        settings.target,
+        settings.threads,
+        counters=counters,
+        state=state,
+        nearest=settings.nearest,
+    )
     return create_app_of(settings, workspace, repository, on_preload)
 
 
@@ -92,21 +134,25 @@ def create_app_of(
     repository: Repository,
     on_preload: Callable[[Readiness], None] | None = None,
 ) -> Gateway:
-    """Return the ASGI application of a server of an opened workspace and repository."""
-    telemetry = Telemetry()
+    """Return the application of a server of an opened workspace and repository."""
+    telemetry = Telemetry(repository.counters)
+    executor = Executor(settings.max_pending, gauge=repository.counters.gauge(PENDING_EXECUTIONS))
     services = Services(
         settings=settings,
         host_rule=HostRule(settings),
-        token_rule=TokenRule(settings.token, settings.port) if settings.token else None,
+        token_rule=TokenRule(settings.token, settings.port, is_encrypted=settings.tls_certificate is not None)
+        if settings.token
+        else None,
         workspace=workspace,
         repository=repository,
         watcher=Watcher(repository, on_preload, follows=settings.follow),
         telemetry=telemetry,
-        executor=Executor(settings.max_pending),
+        executor=executor,
+        inference=Inference(repository, executor, settings),
         public_text=PublicText(_folder_names(settings)),
     )
     kserve = KServe(services)
-    telemetry.watch(kserve.statistics, lambda: services.executor.pending)
+    telemetry.watch(Management(services).statistics)
     api = build_api()
     api.state.services = services
     api.state.page = PageFiles()
@@ -118,11 +164,15 @@ def _folder_names(settings: Settings) -> dict[Path, str]:
     named = {path.absolute(): path.name for path in settings.models}
     if settings.workspace is not None:
         named[settings.workspace.absolute()] = "the workspace"
-    return named | {
+    named |= {
         Path(tempfile.gettempdir()): "the temporary folder",
         Path(graphbox.__file__).parent: "graphbox",
-        Path.home(): "the home folder",
     }
+    try:
+        named[Path.home()] = "the home folder"
+    except RuntimeError:  # a user without one, as in a container
+        return named
+    return named
 
 
 def build_api() -> FastAPI:
@@ -139,7 +189,20 @@ def build_api() -> FastAPI:
         lifespan=_lifespan,
     )
     add_error_handlers(api)
-    for noun in (health, overview, graphs, runs, events, models, answers, unseen, targets, sign_in, page):
+    for noun in (
+        health,
+        overview,
+        graphs,
+        runs,
+        events,
+        models,
+        neighbors,
+        answers,
+        unseen,
+        targets,
+        sign_in,
+        page,
+    ):
         api.include_router(noun.router)
     describe_routes = api.openapi
 

@@ -116,8 +116,10 @@ class TokenRule:
     share cookies.
     """
 
-    def __init__(self, token: str, port: int) -> None:
+    def __init__(self, token: str, port: int, *, is_encrypted: bool = False) -> None:
         self._token = token.encode()
+        # Browsers send such a cookie over TLS alone.
+        self._secure = "; Secure" if is_encrypted else ""
         self.cookie_name = f"graphbox_{port}"
         self._cookie = hmac.new(self._token, b"graphbox page", hashlib.sha256).hexdigest().encode()
 
@@ -148,7 +150,7 @@ class TokenRule:
 
     def set_cookie(self) -> str:
         """Return the ``Set-Cookie`` value that opens the page."""
-        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Strict{self._secure}"
 
 
 def _cookie(header: bytes, name: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Request bodies: reading them, and the JSON objects in them."""
+"""Request bodies, and the JSON objects in them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import orjson
 
 from graphbox.errors import InvalidRequestError
-from graphbox.server.asgi import Receive
-from graphbox.server.problem import ClientLeftError, RefusedError
+from graphbox.server.problem import RefusedError
 
-__all__ = ["Body", "json_too_large", "parse_object", "read_body", "shorten"]
+__all__ = ["Body", "json_too_large", "parse_object", "shorten"]
 
 Body = bytes | bytearray
 
@@ -22,26 +21,6 @@ BYTES_PER_CONTAINER = 50
 _CONTAINERS = frozenset({dict, list})
 # Larger texts are not searched for the key that appears twice.
 _SEARCHED_BYTES = 64 * 1024
-
-
-async def read_body(receive: Receive) -> Body:
-    """Return the whole body of a request.
-
-    Raises:
-        ClientLeftError: the client closed the connection before the end.
-    """
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return bytes(message.get("body", b""))
-    # Grows in place: to join pieces at the end would copy a large body at once.
-    body = bytearray()
-    while True:
-        if message["type"] == "http.disconnect":
-            raise ClientLeftError
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-        message = await receive()
 
 
 def parse_object(body: Body | memoryview, limit_bytes: int) -> dict[str, Any]:
@@ -132,13 +111,17 @@ def _count_members(message: dict[str, Any], *, skip_scalars: bool) -> int:
     containers: list[Any] = [message]
     while containers:
         container = containers.pop()
-        if isinstance(container, dict):
+        if type(container) is dict:
             members += len(container)
             values: Collection[Any] = container.values()
+        elif skip_scalars and container and type(container[0]) not in _CONTAINERS:
+            continue
         else:
-            values = container[:1] if skip_scalars and type(container[0]) not in _CONTAINERS else container
-        if not _CONTAINERS.isdisjoint(map(type, values)):
-            containers += [each for each in values if each and type(each) in _CONTAINERS]
+            values = container
+        for value in values:
+            kind = type(value)
+            if kind is dict or kind is list:
+                containers.append(value)
     return members
 
 

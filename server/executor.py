@@ -11,8 +11,7 @@ from http import HTTPStatus
 from typing import TypeVar
 
 from graphbox.deploy.cancellation import Cancellation, cancellable
-from graphbox.server.asgi import Receive
-from graphbox.server.problem import ClientLeftError, RefusedError
+from graphbox.server.problem import RefusedError
 
 __all__ = ["CostEstimate", "Executor"]
 
@@ -24,30 +23,54 @@ INLINE_NS = 500_000
 LONG_NS = 20_000_000
 _LONG_WORK_OF_UNKNOWN_COST = 256
 _WEIGHT = 0.1
+_MOST_GROWTH = 4
 
 
 class CostEstimate:
-    """Time of a model for an amount of work, estimated from its executions."""
+    """Time of a model for an amount of work, estimated from its executions.
+
+    Executions are told apart by the power of two of their work, as time is no multiple of it: a batch costs
+    less for each row than a single row.
+    """
 
     def __init__(self) -> None:
-        self._ns_per_unit: float | None = None
+        self._ns: dict[int, float] = {}
+
+    def estimate_ns(self, work: int) -> float | None:
+        """Return the time of an execution, at most; None where none was observed."""
+        size = max(work, 1).bit_length()
+        known = self._ns.get(size)
+        if known is not None or not self._ns:
+            return known
+        below = max((each for each in self._ns if each < size), default=None)
+        if below is not None:
+            return self._ns[below] * float(1 << min(size - below, 64))
+        return self._ns[min(self._ns)]
+
+    def at_least_ns(self, work: int) -> float:
+        """Return the time of an execution, at least; 0 where nothing like it was observed."""
+        size = work.bit_length()
+        return max((ns for each, ns in self._ns.items() if each <= size), default=0.0)
 
     def is_short(self, work: int) -> bool:
         """Return whether an execution may run on the event loop. Of unknown cost, none may."""
-        return self._ns_per_unit is not None and self._ns_per_unit * max(work, 1) < INLINE_NS
+        ns = self.estimate_ns(work)
+        return ns is not None and ns < INLINE_NS
 
     def is_long(self, work: int) -> bool:
         """Return whether an execution belongs to the threads of long ones."""
-        if self._ns_per_unit is None:
-            return work > _LONG_WORK_OF_UNKNOWN_COST
-        return self._ns_per_unit * work > LONG_NS
+        ns = self.estimate_ns(work)
+        return work > _LONG_WORK_OF_UNKNOWN_COST if ns is None else ns > LONG_NS
 
     def observe(self, work: int, ns: int) -> None:
         """Update the estimate: this much work took ``ns``."""
-        # A large batch costs less per row than a small one, so the estimate errs on the side of threads.
-        measured = ns / max(work, 1)
-        known = self._ns_per_unit
-        self._ns_per_unit = measured if known is None else known + _WEIGHT * (measured - known)
+        size = max(work, 1).bit_length()
+        known = self._ns.get(size)
+        if known is None:
+            self._ns[size] = ns
+        else:
+            # An execution that lost its processor to another program says little about the next one.
+            self._ns[size] = known + _WEIGHT * (min(ns, known * _MOST_GROWTH) - known)
 
 
 class Executor:
@@ -58,14 +81,18 @@ class Executor:
     Args:
         max_pending: most executions queued or running.
         threads: threads for short executions; the number of CPUs by default.
+        gauge: int64 [1], shows other processes how many are pending; None: they do not see it.
     """
 
-    def __init__(self, max_pending: int, threads: int | None = None) -> None:
+    def __init__(
+        self, max_pending: int, threads: int | None = None, gauge: memoryview[int] | None = None
+    ) -> None:
         threads = threads or os.cpu_count() or 1
         self._max_pending = max_pending
         self._short = ThreadPoolExecutor(threads, thread_name_prefix="graphbox-model")
         self._long = ThreadPoolExecutor(max(1, threads // 2), thread_name_prefix="graphbox-model-long")
         self._pending = 0
+        self._gauge = memoryview(bytearray(8)).cast("q") if gauge is None else gauge
         self._lock = threading.Lock()
 
     @property
@@ -91,7 +118,7 @@ class Executor:
             TimeLimitError: the time limit of ``cancellation`` has passed.
         """
         cancellation = cancellation or Cancellation()
-        future = self._submit(work, cancellation, self._long if long else self._short)
+        future = self.submit(work, cancellation, long=long)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -101,40 +128,15 @@ class Executor:
             # An error refers to this frame, which refers to the error: the body would wait for the collector.
             del future
 
-    async def run_while_connected(
-        self,
-        receive: Receive,
-        work: Callable[[], Result],
-        cancellation: Cancellation | None = None,
-        *,
-        long: bool = False,
-    ) -> Result:
-        """Run ``work`` as `run` does, until the client of ``receive`` leaves.
-
-        Args:
-            receive: of an ASGI request whose body has been read.
-            work: see `run`.
-            cancellation: see `run`.
-            long: see `run`.
+    def submit(
+        self, work: Callable[[], Result], cancellation: Cancellation, *, long: bool = False
+    ) -> Future[Result]:
+        """Run ``work`` on a thread; see `run`.
 
         Raises:
-            ClientLeftError: the client closed the connection.
+            RefusedError: 503, too many executions are waiting, or the server stops.
         """
-        execution = asyncio.ensure_future(self.run(work, cancellation, long=long))
-        departure = asyncio.ensure_future(_departure(receive))
-        try:
-            await asyncio.wait({execution, departure}, return_when=asyncio.FIRST_COMPLETED)
-            if not execution.done():
-                raise ClientLeftError
-            return execution.result()
-        finally:
-            departure.cancel()
-            execution.cancel()
-            del departure, execution  # see `run`
-
-    def _submit(
-        self, work: Callable[[], Result], cancellation: Cancellation, pool: ThreadPoolExecutor
-    ) -> Future[Result]:
+        pool = self._long if long else self._short
         with self._lock:
             if self._pending >= self._max_pending:
                 raise RefusedError(
@@ -145,6 +147,7 @@ class Executor:
                     headers={"retry-after": "1"},
                 )
             self._pending += 1
+            self._gauge[0] = self._pending
         try:
             future = pool.submit(_run, work, cancellation)
         except RuntimeError as error:
@@ -158,6 +161,7 @@ class Executor:
     def _done(self) -> None:
         with self._lock:
             self._pending -= 1
+            self._gauge[0] = self._pending
 
     def close(self) -> None:
         """Drop queued work and wait for running work."""
@@ -169,9 +173,3 @@ def _run(work: Callable[[], Result], cancellation: Cancellation) -> Result:
     with cancellable(cancellation):
         cancellation.check()
         return work()
-
-
-async def _departure(receive: Receive) -> None:
-    """Return when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

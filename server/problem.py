@@ -19,25 +19,18 @@ from graphbox.errors import GraphboxError, InvalidRequestError
 
 __all__ = [
     "AmbiguousIdError",
-    "ClientLeftError",
     "PublicText",
     "RefusedError",
     "add_error_handlers",
     "problem_response",
     "request_id_of",
+    "too_large",
 ]
 
 logger = logging.getLogger("graphbox.server")
 
-CLIENT_LEFT = 499
-"""Status in metrics of a request whose client left before the answer."""
-
 _TEMPORARY = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
 _CODE_OF_STATUS = {404: "not_found", 405: "method_not_allowed"}
-
-
-class ClientLeftError(Exception):
-    """The client closed the connection before its answer was ready."""
 
 
 class AmbiguousIdError(InvalidRequestError):
@@ -139,9 +132,25 @@ def problem_response(error: GraphboxError, request_id: str, public_text: PublicT
     )
 
 
+def too_large(limit_bytes: int) -> RefusedError:
+    """Return the refusal of a body that is too large."""
+    return RefusedError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body_too_large",
+        f"expected a body of at most {limit_bytes} bytes, received a larger one",
+    )
+
+
 def kserve_error(message: str) -> bytes:
     """Return the error body of the KServe protocol."""
     return orjson.dumps({"error": message})
+
+
+def one_line(error: GraphboxError) -> str:
+    """Return place, message and hint of an error in one line, for protocols whose errors are one text."""
+    where = f"{error.where}: " if error.where else ""
+    hint = f"; {error.hint}" if error.hint else ""
+    return f"{where}{error.message}{hint}"
 
 
 def refusal_response(error: RefusedError, request_id: str) -> Response:
@@ -168,10 +177,6 @@ def add_error_handlers(api: FastAPI) -> None:
         if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.error("request %s: %s", request_id, error)
         return problem_response(error, request_id, request.app.state.services.public_text)
-
-    @api.exception_handler(ClientLeftError)
-    async def on_client_left(_request: Request, _error: ClientLeftError) -> Response:
-        return Response(status_code=CLIENT_LEFT)  # not sent, as nobody is there
 
     @api.exception_handler(RefusedError)
     async def on_refused(request: Request, error: RefusedError) -> Response:

@@ -1,12 +1,10 @@
-"""The server process: listens, announces it, reloads on SIGHUP, and on SIGTERM completes running requests."""
+"""Serving in this process: accepts connections, reloads on SIGHUP, on SIGTERM completes running requests."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
-import ipaddress
 import logging
 import resource
 import signal
@@ -14,84 +12,71 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import FrameType
 
-import uvicorn
+import uvloop
 
-from graphbox.errors import ConflictError, UsageError
-from graphbox.server.acceptor import Acceptor
+from graphbox.errors import UsageError
+from graphbox.memory import release_free_pages
 from graphbox.server.app import create_app
-from graphbox.server.http_protocol import limited_protocol
-from graphbox.server.repository import Readiness
-from graphbox.server.services import Services
-from graphbox.server.settings import Settings, resolve
+from graphbox.server.binding import Listeners
+from graphbox.server.counters import Counters
+from graphbox.server.gateway import Gateway
+from graphbox.server.http.connection import HttpConnection
+from graphbox.server.http.connections import ConnectionLimits, Connections
+from graphbox.server.http.listener import Listener
+from graphbox.server.readiness import Readiness
+from graphbox.server.serving_state import ServingState
+from graphbox.server.settings import Settings
+from graphbox.server.tls import Tls
 
-__all__ = ["bind", "serve"]
+__all__ = ["serve_process"]
 
 logger = logging.getLogger("graphbox.server")
 
-_BACKLOG = 2048
 # Files of models, of the page and of the database.
 _FILES_BESIDES_CONNECTIONS = 256
 # A thread that computes in Python keeps the event loop waiting for up to this long; 5 ms by default.
 _SWITCH_INTERVAL_S = 0.001
 
 
-def serve(
+def serve_process(
     settings: Settings,
-    on_start: Callable[[str], None] | None = None,
-    on_preload: Callable[[Readiness], None] | None = None,
+    listeners: Listeners,
+    on_start: Callable[[], None],
+    on_preload: Callable[[Readiness], None],
+    *,
+    counters: Counters | None = None,
+    state: ServingState | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, then complete running requests and return.
+    """Serve in this process until SIGTERM or Ctrl-C, then complete running requests and return.
 
     Args:
-        settings: what to serve and where.
-        on_start: called once with the address of the page when requests are accepted.
+        settings: what to serve, with the port that is listened on.
+        listeners: accept connections; closed when no more are accepted.
+        on_start: called once, when connections are accepted.
         on_preload: called once, in another thread, after every model was opened or failed to open.
+        counters: of all workers of the server; None: this process alone serves.
+        state: requests about models, of all workers; None: see `Repository`.
 
     Raises:
-        UsageError: wrong or unsafe settings, such as a reachable address without a token.
-        ConflictError: the port is in use.
+        UsageError: wrong settings.
         GraphboxError: the workspace or a folder of models cannot be opened.
         KeyboardInterrupt: Ctrl-C a second time; requests were dropped.
     """
-    settings.check()
-    with bind(settings.host, settings.port) as listener:
-        # The name of the page's cookie contains the port.
-        settings = replace(settings, port=listener.getsockname()[1])
 
-        def preloaded(readiness: Readiness) -> None:
-            # What is there by now stays: left out of collections, it does not make them long.
-            gc.collect()
-            gc.freeze()
-            if on_preload is not None:
-                on_preload(readiness)
+    def preloaded(readiness: Readiness) -> None:
+        # What is there by now stays: left out of collections, it does not make them long.
+        gc.collect()
+        gc.freeze()
+        release_free_pages()
+        on_preload(readiness)
 
-        app = create_app(settings, preloaded)
-        config = uvicorn.Config(
-            app,
-            http=limited_protocol(_allow_connections(settings), settings.header_timeout_s),
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,  # the gateway logs requests, with their ids
-            proxy_headers=False,
-            server_header=False,
-            backlog=_BACKLOG,
-            timeout_keep_alive=settings.keep_alive_s,
-            timeout_graceful_shutdown=settings.drain_timeout_s,
-        )
-        server = _Server(config, app.services, lambda: on_start(page_url(settings)) if on_start else None)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        workspace = app.services.workspace
-        with (
-            workspace.serving(page_url(settings), follows=settings.follow)
-            if workspace is not None
-            else contextlib.nullcontext()
-        ):
-            server.run(sockets=[listener])
-    if server.force_exit:
+    app = create_app(settings, preloaded, counters=counters, state=state)
+    server = _Server(app, settings, on_start)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.run(listeners))
+    if server.is_interrupted:
         raise KeyboardInterrupt
 
 
@@ -111,100 +96,99 @@ def _allow_connections(settings: Settings) -> int:
     return max(1, min(settings.max_connections, allowed - _FILES_BESIDES_CONNECTIONS))
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address of this machine.
+class _Server:
+    """Listens until a signal, then completes what runs.
 
-    Raises:
-        ConflictError: the port is in use.
-        UsageError: the address is not one of this machine, or the port needs privileges.
+    Args:
+        gateway: answers requests.
+        settings: of the server.
+        on_start: called when connections are accepted.
     """
-    address = resolve(host)
-    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
-        # Fails where another program is bound to the port without listening.
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        where = f"{host}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            raise ConflictError(
-                f"port {port} is in use by another program",
-                where=where,
-                hint="choose another with --port, or any free one with --port 0",
-            ) from error
-        if error.errno == errno.EACCES:
-            raise UsageError(
-                f"port {port} needs privileges this user does not have",
-                where=where,
-                hint="choose one above 1023",
-            ) from error
-        raise UsageError(f"cannot listen there: {error.strerror}", where=where) from error
-    return listener
 
-
-def page_url(settings: Settings) -> str:
-    """Return the address of the page for a browser on this machine."""
-    address = ipaddress.ip_address(resolve(settings.host))
-    host = settings.host
-    if address.is_unspecified:
-        host = "127.0.0.1" if address.version == 4 else "::1"
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{settings.port}/"
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server; returns after a signal, and calls ``on_start`` when it accepts connections."""
-
-    def __init__(self, config: uvicorn.Config, services: Services, on_start: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._services = services
+    def __init__(self, gateway: Gateway, settings: Settings, on_start: Callable[[], None]) -> None:
+        self.is_interrupted = False
+        self._gateway = gateway
+        self._settings = settings
+        self._tls = Tls.of(settings)
         self._on_start = on_start
-        self._acceptors: list[Acceptor] = []
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections, then call ``on_start``."""
-        await super().startup(sockets=[])
-        if self.started:
-            self._acceptors = [Acceptor(listener, self._protocol) for listener in sockets or ()]
-            self._on_start()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections, and complete running requests."""
-        for acceptor in self._acceptors:
-            acceptor.close()
-        await super().shutdown(sockets)
-
-    def _protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+    async def run(self, listeners: Listeners) -> None:
+        """Serve the connections of listening sockets."""
+        self._stopping = asyncio.Event()
+        settings = self._settings
+        self._connections = connections = Connections(
+            ConnectionLimits(
+                max_connections=_allow_connections(settings),
+                max_body_bytes=settings.max_body_bytes,
+                max_buffered_bytes=settings.max_buffered_bytes,
+                header_timeout_s=settings.header_timeout_s,
+                body_timeout_s=settings.body_timeout_s,
+                keep_alive_s=settings.keep_alive_s,
+            )
         )
-        return protocol
+        await self._gateway.start()
+        with self._signals():
+            accepting = [self._listen_http(listeners.http)]
+            if listeners.grpc is not None:
+                from graphbox.server.grpc.listener import listen_grpc
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop: streams end, running requests continue; a second Ctrl-C drops them."""
-        self._services.stopping.set()
-        super().handle_exit(sig, frame)
+                tls = None if self._tls is None else self._tls.context("h2")
+                accepting.append(listen_grpc(self._gateway.services, connections, listeners.grpc, tls))
+            self._on_start()
+            await self._stopping.wait()
+            for each in accepting:
+                each.close()
+            listeners.close()
+            await connections.stop(settings.drain_timeout_s)
+            connections.close()
+            await self._gateway.stop()
+
+    def _listen_http(self, listener: socket.socket) -> Listener:
+        scheme, tls = ("http", None) if self._tls is None else ("https", self._tls.context("http/1.1"))
+        return Listener(
+            listener,
+            lambda: HttpConnection(self._gateway, self._connections, scheme),
+            tls,
+            self._settings.header_timeout_s,
+        )
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle signals during the block. Unlike uvicorn's handlers, do not raise them again."""
+    def _signals(self) -> Iterator[None]:
+        """Handle signals during the block, in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers = {
-            signal.SIGINT: self.handle_exit,
-            signal.SIGTERM: self.handle_exit,
-            signal.SIGHUP: self._handle_reload,
+        loop = asyncio.get_running_loop()
+        handlers: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGINT: self._interrupt,
+            signal.SIGTERM: self._stop,
+            signal.SIGHUP: self._reload,
         }
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number in handlers:
+                loop.remove_signal_handler(number)
 
-    def _handle_reload(self, _sig: int, _frame: FrameType | None) -> None:
-        self._services.watcher.reload()
+    def _stop(self) -> None:
+        """Begin to stop: streams end, running requests continue."""
+        self._gateway.services.stopping.set()
+        self._stopping.set()
+
+    def _reload(self) -> None:
+        """Read the certificate and the models again."""
+        if self._tls is not None:
+            try:
+                self._tls.reload()
+            except UsageError as error:
+                logger.error("the certificate was not read again: %s", error)
+        self._gateway.services.watcher.reload()
+
+    def _interrupt(self) -> None:
+        """Begin to stop; the second time, drop running requests."""
+        if self._stopping.is_set():
+            self.is_interrupted = True
+            self._connections.drop()
+        self._stop()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphbox.artifact import Artifact, Manifest
+from graphbox.deploy.nearest.nodes import NearestMode
 from graphbox.errors import (
     BackendMissingError,
     GraphboxError,
@@ -19,11 +20,14 @@ from graphbox.errors import (
     UsageError,
     did_you_mean,
 )
+from graphbox.server.counters import Counters
+from graphbox.server.readiness import Readiness
+from graphbox.server.serving_state import ServingState
 from graphbox.server.slot import ServedModel, Slot, State
 from graphbox.server.sources import Source, VersionFolder, WatchedSource, WorkspaceModels, open_folder
 from graphbox.workspace import Workspace
 
-__all__ = ["Known", "Readiness", "Repository"]
+__all__ = ["Known", "Repository"]
 
 logger = logging.getLogger("graphbox.server")
 
@@ -62,23 +66,6 @@ class Known:
         return self.listed_manifest or Artifact.open(self.path, verify=False).manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether the server should receive requests.
-
-    Attributes:
-        ready: models are preloaded, and each of them has a version that answers.
-        available: names of the models that answer.
-        loading: names of the models that are about to be opened.
-        failed: reason by model name, of the models that cannot answer.
-    """
-
-    ready: bool
-    available: list[str]
-    loading: list[str]
-    failed: dict[str, str]
-
-
 class Repository:
     """The models of a workspace and of folders. Safe to use from any thread.
 
@@ -90,6 +77,12 @@ class Repository:
         folders: folders of models, or of one model version; see `graphbox.server.sources`.
         target: adapter to run models on.
         threads: threads of one model execution.
+        counters: of the server; None: this process alone serves.
+        state: requests about models; None: those noted in the workspace, else of this process alone.
+        nearest: whether nearest nodes are found by an index.
+
+    Attributes:
+        counters: counters of the server.
 
     Raises:
         NotFoundError: a folder does not exist.
@@ -103,12 +96,18 @@ class Repository:
         folders: Sequence[Path] = (),
         target: str = "auto",
         threads: int = 1,
+        counters: Counters | None = None,
+        state: ServingState | None = None,
+        nearest: NearestMode = "exact",
     ) -> None:
+        self.counters = counters or Counters.of_one_process()
+        self._state = state or ServingState(workspace.serving_records() if workspace is not None else None)
         sources: list[Source] = [WorkspaceModels(workspace)] if workspace is not None else []
         sources += [open_folder(path) for path in folders]
         self._sources = [WatchedSource(source) for source in sources]
         self._target = target
         self._threads = threads
+        self._nearest = nearest
         self._lock = threading.RLock()
         self._owners: dict[str, WatchedSource] = {}
         self._slots: dict[str, dict[int, Slot]] = {}
@@ -116,7 +115,6 @@ class Repository:
         self._active: dict[str, int] = {}
         self._current: dict[str, int] = {}
         self._followed: dict[str, Slot] = {}
-        self._unloaded: set[str] = set()
         self._shadowed: set[tuple[str, str]] = set()
         self._idle_versions: OrderedDict[tuple[str, int], Slot] = OrderedDict()
         self._preloaded = False
@@ -157,7 +155,7 @@ class Repository:
 
     def _known(self, slot: Slot) -> Known:
         state, reason = slot.state()
-        if slot.name in self._unloaded:
+        if self._state.is_unloaded(slot.name):
             state, reason = "UNAVAILABLE", "unloaded"
         current = self._current[slot.name] == slot.version
         manifest = self._manifests.get(slot.path)
@@ -172,7 +170,7 @@ class Repository:
             current = [
                 self._slots[name][version]
                 for name, version in sorted(self._current.items())
-                if name not in self._unloaded
+                if not self._state.is_unloaded(name)
             ]
             preloaded = self._preloaded
         available: list[str] = []
@@ -223,7 +221,7 @@ class Repository:
             versions = self._slots.get(name)
             if versions is None:
                 return None
-            if name in self._unloaded:
+            if self._state.is_unloaded(name):
                 raise BackendMissingError(
                     f"the model `{name}` was unloaded",
                     hint=f"POST /v2/repository/models/{name}/load serves it again",
@@ -282,7 +280,8 @@ class Repository:
 
         Raises:
             NotFoundError: the model does not exist.
-            GraphboxError: the version cannot be opened; the previous one keeps answering.
+            GraphboxError: the version cannot be opened, or the request not be noted; the previous one keeps
+                answering.
         """
         self._discover()
         with self._lock:
@@ -291,21 +290,54 @@ class Repository:
             slot = self._slots[name][self._active[name]]
         slot.retry()
         slot.open()
-        with self._lock:
-            self._unloaded.discard(name)
-        self._switch_to(slot)
+        try:
+            self._state.write(name, unloaded=False)
+        finally:
+            self._switch_to(slot)
 
     def unload(self, name: str) -> None:
         """Stop serving a model; running requests are completed.
 
         Raises:
             NotFoundError: the model does not exist.
+            GraphboxError: the request cannot be noted; the model is still served.
         """
         with self._lock:
             if name not in self._slots:
                 raise self._unknown(name, None)
-            self._unloaded.add(name)
-            slots = list(self._slots[name].values())
+        self._state.write(name, unloaded=True)
+        self._close_unloaded({name})
+
+    def poll_requests(self) -> frozenset[str]:
+        """Follow requests that other workers answered: stop serving what was unloaded.
+
+        Returns:
+            Names of the models that were loaded, for `follow_loads`.
+        """
+        names = self._state.poll()
+        unloaded = {name for name in names if self._state.is_unloaded(name)}
+        self._close_unloaded(unloaded)
+        return names - unloaded
+
+    def follow_loads(self, names: Iterable[str], stop: Callable[[], bool] = lambda: False) -> None:
+        """Do what `load` did in another worker; a version that cannot be opened is logged.
+
+        Raises:
+            GraphboxError: a source cannot be read.
+        """
+        self._discover()
+        for name in names:
+            if stop():
+                return
+            with self._lock:
+                slot = self._slots[name][self._active[name]] if name in self._slots else None
+            if slot is not None:
+                slot.retry()
+                self._follow_model(name)
+
+    def _close_unloaded(self, names: Iterable[str]) -> None:
+        with self._lock:
+            slots = [slot for name in names for slot in self._slots.get(name, {}).values()]
         for slot in slots:
             slot.close()
 
@@ -354,7 +386,7 @@ class Repository:
 
     def _follow_model(self, name: str) -> None:
         with self._lock:
-            if name not in self._slots or name in self._unloaded:
+            if name not in self._slots or self._state.is_unloaded(name):
                 return
             slot = self._slots[name][self._active[name]]
             is_new = self._followed.get(name) is not slot
@@ -383,7 +415,7 @@ class Repository:
         name = slot.name
         with self._lock:
             versions = self._slots.get(name, {})
-            if versions.get(slot.version) is not slot or name in self._unloaded:
+            if versions.get(slot.version) is not slot or self._state.is_unloaded(name):
                 replaced: Slot | None = slot
             elif self._active[name] != slot.version:
                 replaced = None if self._current[name] == slot.version else slot
@@ -449,7 +481,9 @@ class Repository:
             for (name, number), version in listed.items():
                 versions = self._slots.setdefault(name, {})
                 if number not in versions:
-                    versions[number] = Slot(version, self._target, self._threads)
+                    versions[number] = Slot(
+                        version, self._target, self._threads, self.counters, self._nearest
+                    )
             self._manifests = {version.path: version.manifest for version in listed.values()}
             for name, versions in self._slots.items():
                 self._active[name] = owned[name].active.get(name, max(versions))
@@ -469,7 +503,6 @@ class Repository:
         for name in self._slots.keys() - {name for name, _ in listed}:
             del self._slots[name], self._active[name], self._current[name]
             self._followed.pop(name, None)
-            self._unloaded.discard(name)
         return gone
 
     def _make_current(self, name: str, version: int) -> None:

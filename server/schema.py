@@ -29,6 +29,8 @@ __all__ = [
     "ModelVersion",
     "Neighbor",
     "NeighborAnswer",
+    "NeighborAnswers",
+    "NeighborsRequest",
     "NodeId",
     "NodeTypeCount",
     "Overview",
@@ -38,6 +40,7 @@ __all__ = [
     "Problem",
     "Promotion",
     "RankedNode",
+    "RankedNodes",
     "Readiness",
     "Relation",
     "Relations",
@@ -280,6 +283,11 @@ class Running(Answer):
         description="by target, median milliseconds of a call with 1 and with 32 rows, where `auto` had a "
         "choice",
     )
+    nearest: dict[str, str] = Field(
+        default_factory=dict,
+        description="by node type of queries, what ranks nearest nodes: `exact`, `index`, or `building` "
+        "while exact ranking answers until the index is ready",
+    )
 
 
 class ModelVersion(Answer):
@@ -356,6 +364,32 @@ class NeighborAnswer(Answer):
     query: NodeId
     query_types: list[str] = Field(description="all node types that have this id")
     neighbors: list[Neighbor]
+
+
+class NeighborsRequest(BaseModel):
+    """Queries for nearest nodes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queries: list[dict[str, Any]] = Field(
+        description="each an object with `id`, the original id of a node, or `vector`, a list of numbers;"
+        " `type`, the node type of the id or that the vector stands for; `allow`, the original ids that alone"
+        " may be among the neighbours, all when left out; and `deny`, those that may not"
+    )
+
+
+class RankedNodes(Answer):
+    """The nearest nodes of one query, best first."""
+
+    neighbors: list[RankedNode]
+
+
+class NeighborAnswers(Answer):
+    """The nearest nodes of each query, in their order."""
+
+    model: str
+    version: int
+    queries: list[RankedNodes]
 
 
 class IdMatches(Answer):

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from graphbox.server.auth import HostRule, TokenRule
 from graphbox.server.executor import Executor
+from graphbox.server.inference import Inference
 from graphbox.server.problem import PublicText
 from graphbox.server.repository import Repository
 from graphbox.server.settings import Settings
@@ -33,6 +34,7 @@ class Services:
         watcher: follows the workspace and the model folders.
         telemetry: counters.
         executor: threads of model executions.
+        inference: runs the calls of models, for all transports.
         public_text: names the folders of this machine in messages to clients.
         stopping: set when the server is asked to stop; streams end then.
     """
@@ -45,6 +47,7 @@ class Services:
     watcher: Watcher
     telemetry: Telemetry
     executor: Executor
+    inference: Inference
     public_text: PublicText
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -7,20 +7,39 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from graphbox.artifact import check_name
-from graphbox.errors import UsageError
+from graphbox.errors import UsageError, did_you_mean
 
-__all__ = ["DEFAULT_PORT", "Settings", "is_loopback"]
+__all__ = ["DEFAULT_PORT", "RequestLimits", "Settings", "is_loopback"]
 
 DEFAULT_PORT = 8710
 SHORTEST_TOKEN = 16
 HIGHEST_PORT = 65535
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Limits on one request.
+
+    Attributes:
+        max_rows: largest first dimension of an input whose first dimension is free.
+        max_json_bytes: largest JSON part.
+    """
+
+    max_rows: int
+    max_json_bytes: int
+
+
+# As in `graphbox.deploy.nearest.nodes`, which imports numpy.
+NearestMode: TypeAlias = Literal["auto", "exact", "index"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of one server process.
+    """Settings of one server.
+
+    With several workers, limits hold for each of them.
 
     Attributes:
         workspace: folder of the workspace to show and to serve, or None.
@@ -28,16 +47,25 @@ class Settings:
         models: folders of models to serve, ``<name>/<version>/`` inside or one version; only read.
         host: address to listen on. One that is not a loopback address needs a ``token``.
         port: port to listen on, 0 for any free one.
+        grpc_port: port to listen on for gRPC, 0 for any free one; None: no gRPC.
+        workers: processes that answer requests; more than one have a parent that starts them again.
+        tls_certificate: PEM file of the certificate; None: connections are not encrypted.
+        tls_key: PEM file of its private key.
         token: secret that every request except health checks must present, at least 16 characters.
         allowed_hosts: names accepted in the ``Host`` header besides loopback names and ``host``.
         target: adapter to run models on, ``auto`` for the best one available.
         threads: threads of one model execution.
+        nearest: whether nearest nodes are found by an index; see `graphbox.deploy.nearest.nodes.NearestMode`.
         follow: whether the server switches to versions that become active; else only at SIGHUP.
         max_body_bytes: largest request body, before and after decompression.
+        max_buffered_bytes: most bytes of bodies that are being received, of all connections together.
         max_json_bytes: largest JSON part of a request; larger tensors travel as binary data.
         max_rows: most rows (original ids, batch entries) of one request.
         max_rows_by_model: the same for single models, by name.
         max_neighbors: largest ``k`` of a neighbour query.
+        max_batch_rows: most rows of requests that are joined into one execution.
+        max_batch_wait_ms: longest time for which a request waits to be joined while another one runs.
+        max_queue_ms: most work that waits for one model, by its estimated time; more is refused with 503.
         max_pending: most model executions waiting for a thread; more are refused with 503.
         max_connections: most open connections; more are refused with 503.
         header_timeout_s: time a client has to send the request line and the headers.
@@ -51,16 +79,25 @@ class Settings:
     models: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    grpc_port: int | None = None
+    workers: int = 1
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
     token: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     target: str = "auto"
     threads: int = 1
+    nearest: NearestMode = "auto"
     follow: bool = True
     max_body_bytes: int = 64 * 1024 * 1024
+    max_buffered_bytes: int = 1024 * 1024 * 1024
     max_json_bytes: int = 1024 * 1024
     max_rows: int = 65_536
     max_rows_by_model: Mapping[str, int] = field(default_factory=dict)
     max_neighbors: int = 1_000
+    max_batch_rows: int = 256
+    max_batch_wait_ms: float = 2.0
+    max_queue_ms: float = 100.0
     max_pending: int = 256
     max_connections: int = 1_024
     header_timeout_s: float = 10.0
@@ -79,25 +116,46 @@ class Settings:
             UsageError: a value is out of range, or the address is reachable from other machines
                 and there is no token.
         """
-        if not 0 <= self.port <= HIGHEST_PORT:
-            raise UsageError(
-                f"expected a port between 0 and {HIGHEST_PORT}, received {self.port}", where="port"
-            )
+        for name, port in (("port", self.port), ("grpc_port", self.grpc_port or 0)):
+            if not 0 <= port <= HIGHEST_PORT:
+                raise UsageError(f"expected a port between 0 and {HIGHEST_PORT}, received {port}", where=name)
         for name in (
+            "workers",
             "threads",
             "max_body_bytes",
+            "max_buffered_bytes",
             "max_json_bytes",
             "max_rows",
             "max_neighbors",
+            "max_batch_rows",
+            "max_queue_ms",
             "max_pending",
             "max_connections",
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"expected at least 1, received {getattr(self, name)}", where=name)
+        if self.nearest not in get_args(NearestMode):
+            raise UsageError(
+                f"expected {', '.join(get_args(NearestMode))}, received {self.nearest!r:.64}",
+                where="nearest",
+                hint=did_you_mean(self.nearest, get_args(NearestMode)),
+            )
+        if self.max_batch_wait_ms < 0:
+            raise UsageError(
+                f"expected at least 0, received {self.max_batch_wait_ms}", where="max_batch_wait_ms"
+            )
         for name, rows in self.max_rows_by_model.items():
+            from graphbox.artifact import check_name  # the parent of workers has no use for its numpy
+
             check_name(name, "model name for max_rows")
             if rows < 1:
                 raise UsageError(f"expected at least 1, received {rows}", where=f"max_rows of {name}")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise UsageError(
+                "expected a certificate and its key, received one of the two",
+                where="tls_certificate, tls_key",
+                hint="pass both --tls-certificate FILE and --tls-key FILE",
+            )
         if self.token is not None:
             check_token(self.token)
         elif not is_loopback(self.host):

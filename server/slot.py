@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,16 +18,19 @@ from graphbox.deploy import (
     DeployedModel,
     open_model,
 )
-from graphbox.deploy.lookup_counter import LookupCounter
-from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE
+from graphbox.deploy.nearest.nodes import NearestMode
+from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE, Signature
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.server.batching import Batcher
+from graphbox.server.counters import Counters
 from graphbox.server.examples import ExampleIds
-from graphbox.server.kserve.endpoint import Endpoint
+from graphbox.server.executor import Executor
 from graphbox.server.problem import AmbiguousIdError
+from graphbox.server.settings import Settings
 from graphbox.server.sources import VersionFolder
 from graphbox.server.telemetry import ModelStatistics
 
-__all__ = ["ServedModel", "Slot", "State"]
+__all__ = ["Endpoint", "ServedModel", "Slot", "State"]
 
 logger = logging.getLogger("graphbox.server")
 
@@ -38,6 +42,14 @@ _PATH_OF_KIND = {
     "knowledge_graph": "/api/v1/models/{}/answers",
     "tensors": "/v2/models/{}/infer",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A signature of an open model, and what runs its calls."""
+
+    signature: Signature
+    batcher: Batcher
 
 
 class ServedModel:
@@ -61,15 +73,23 @@ class ServedModel:
         self._endpoints: dict[str, Endpoint] = {}
         self.other_types: tuple[str, ...] = _other_types(model)
 
-    def endpoint(self, suffix: str) -> Endpoint:
-        """Return the KServe endpoint of a signature; see `DeployedModel.signatures`.
+    def endpoint(self, suffix: str, executor: Executor, settings: Settings) -> Endpoint:
+        """Return what runs the calls of a signature; see `DeployedModel.signatures`.
 
         Raises:
             NotFoundError: the model has no such signature.
         """
         found = self._endpoints.get(suffix)
         if found is None:
-            found = self._endpoints.setdefault(suffix, Endpoint(self.model.signature(suffix)))
+            signature = self.model.signature(suffix)
+            batcher = Batcher(
+                signature,
+                executor,
+                max_wait_s=settings.max_batch_wait_ms / 1e3,
+                max_rows=settings.max_batch_rows,
+                max_queue_s=settings.max_queue_ms / 1e3,
+            )
+            found = self._endpoints[suffix] = Endpoint(signature, batcher)
         return found
 
     @property
@@ -206,21 +226,39 @@ class Slot:
     Attributes:
         name: model name.
         version: version number.
+        version_text: the same as text.
         path: folder of the version.
         stamp: changes when the version is rewritten.
         statistics: request statistics, by the suffix of a signature.
     """
 
-    def __init__(self, folder: VersionFolder, target: str, threads: int) -> None:
+    def __init__(
+        self,
+        folder: VersionFolder,
+        target: str,
+        threads: int,
+        counters: Counters,
+        nearest: NearestMode = "exact",
+    ) -> None:
         self.name = folder.name
         self.version = folder.version
+        self.version_text = str(folder.version)
         self.path = folder.path
         self.stamp = folder.stamp
         self._has_onnx = folder.kind != "embedding"
-        self.statistics = {WHOLE: ModelStatistics(None if self._has_onnx else LookupCounter())}
-        self.statistics |= {suffix: ModelStatistics() for suffix in SUFFIXES}
+        self.statistics = {
+            suffix: ModelStatistics(
+                counters,
+                folder.name,
+                folder.version,
+                suffix,
+                has_lookups=suffix == WHOLE and not self._has_onnx,
+            )
+            for suffix in (WHOLE, *SUFFIXES)
+        }
         self._target = target
         self._threads = threads
+        self._nearest = nearest
         self._opening = threading.Lock()
         self._lock = threading.Lock()
         self._model: ServedModel | None = None
@@ -253,7 +291,7 @@ class Slot:
             self._users -= 1
             model = self._take_if_idle()
         if model is not None:
-            model.model.close()
+            _close(model.model)
 
     def open(self) -> None:
         """Open and warm up the model unless it is open.
@@ -273,8 +311,10 @@ class Slot:
                 logger.error("model %s version %d cannot be opened: %s", self.name, self.version, error)
                 raise
             lookups = self.statistics[WHOLE].lookups
-            if isinstance(model.model, DeployedEncoder) and lookups is not None:
-                model.model.lookups = lookups
+            if isinstance(model.model, DeployedEncoder):
+                model.model.nearest.recall = self.statistics[WHOLE].recall
+                if lookups is not None:
+                    model.model.lookups = lookups
             with self._lock:
                 self._model = model
                 self._close_when_idle = False
@@ -285,7 +325,7 @@ class Slot:
             self._close_when_idle = True
             model = self._take_if_idle()
         if model is not None:
-            model.model.close()
+            _close(model.model)
 
     def retry(self) -> None:
         """Clear the error of a failed `open`, so that the next one tries again."""
@@ -317,7 +357,7 @@ class Slot:
 
     def _open_model(self) -> DeployedModel:
         try:
-            model = open_model(self.path, self._target, self._threads)
+            model = open_model(self.path, self._target, self._threads, True, self._nearest)
             try:
                 _warm_up(model)
             except BaseException:
@@ -356,6 +396,14 @@ def _warm_up(model: DeployedModel) -> None:
     except InvalidRequestError as error:
         logger.info("model %s was not warmed up: %s", model.manifest.name, error)
     _ = model.artifact.links, model.signatures
+
+
+def _close(model: DeployedModel) -> None:
+    """Close a model; not on this thread, which may be the event loop's, where that would wait."""
+    if isinstance(model, DeployedEncoder) and model.nearest.is_busy:
+        threading.Thread(target=model.close, name="graphbox-close").start()
+    else:
+        model.close()
 
 
 def _copy(error: GraphboxError) -> GraphboxError:

@@ -1,8 +1,9 @@
 """Counters of the server, in the text format of Prometheus.
 
-A counter is a few additions under a lock that nothing holds while it computes or waits, so
-``/metrics`` answers while models run. Model statistics carry the names Triton gives them, so
-dashboards made for Triton show graphbox models unchanged.
+A counter is a few additions to shared memory (`graphbox.server.counters`) under a lock that nothing holds
+while it computes or waits, so ``/metrics`` answers while models run, and any worker answers the sums of all.
+Model statistics carry the names Triton gives them, so dashboards made for Triton show graphbox models
+unchanged. Metrics of processes have a label ``worker``.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -28,49 +30,29 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from graphbox.deploy.lookup_counter import LookupCounter
+from graphbox.deploy.nearest.recall import RecallCounter
+from graphbox.server.counters import Counters, total
 
-__all__ = ["InferenceTimes", "ModelStatistics", "Telemetry"]
+__all__ = ["PENDING_EXECUTIONS", "InferenceTimes", "ModelStatistics", "Telemetry"]
+
+PENDING_EXECUTIONS = "pending executions"
+"""Gauge of the model executions that are queued or running."""
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_LATENCY_BUCKETS_NS = tuple(
+    round(seconds * 1e9)
+    for seconds in (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+)
+_BUCKETS = len(_LATENCY_BUCKETS_NS) + 1
+_ROUTE_SLOTS = 1 + _BUCKETS
 
 
-class LatencyHistogram:
-    """How many durations fell into each bucket. One addition costs a tenth of prometheus_client's."""
-
-    __slots__ = ("_counts", "_sum_s")
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(_LATENCY_BUCKETS_S) + 1)
-        self._sum_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one duration."""
-        self._counts[bisect_left(_LATENCY_BUCKETS_S, seconds)] += 1
-        self._sum_s += seconds
-
-    def add_to(self, family: HistogramMetricFamily, labels: list[str]) -> None:
-        """Report the counts under these labels."""
-        bounds = [*map(str, _LATENCY_BUCKETS_S), "+Inf"]
-        cumulative = accumulate(self._counts)
-        family.add_metric(labels, list(zip(bounds, cumulative, strict=True)), self._sum_s)
-
-
-@dataclass(slots=True)
-class Duration:
-    """How often something happened and how long it took in total."""
-
-    count: int = 0
-    ns: int = 0
-
-    def add(self, ns: int) -> None:
-        """Count one more, which took ``ns``."""
-        self.count += 1
-        self.ns += ns
-
-    def as_json(self) -> dict[str, int]:
-        """Return the object the KServe statistics use."""
-        return {"count": self.count, "ns": self.ns}
+def _add_latency(
+    family: HistogramMetricFamily, labels: list[str], counts: Sequence[int], sum_ns: int
+) -> None:
+    """Report durations under these labels: how many fell into each bucket, and their sum."""
+    bounds = [*(str(bound / 1e9) for bound in _LATENCY_BUCKETS_NS), "+Inf"]
+    family.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), sum_ns / 1e9)
 
 
 @dataclass(slots=True)
@@ -84,94 +66,152 @@ class InferenceTimes:
     output_ns: int
 
 
-@dataclass(slots=True)
-class BatchStatistics:
-    """Executions at one batch size."""
-
-    compute_input: Duration = field(default_factory=Duration)
-    compute_infer: Duration = field(default_factory=Duration)
-    compute_output: Duration = field(default_factory=Duration)
+# Counters of a model version, of one of its batch sizes, and of its lookups, by position in their records.
+# Each is in one place: the number of answered requests is the sum of the buckets, times of the model are
+# sums over batch sizes.
+_SUCCESS_NS, _QUEUE_NS, _FAIL, _FAIL_NS, _LAST_MS, _FIRST_BUCKET = range(6)
+_MODEL_SLOTS = _FIRST_BUCKET + _BUCKETS
+_BATCH_COUNT, _BATCH_ROWS, _BATCH_INPUT_NS, _BATCH_INFER_NS, _BATCH_OUTPUT_NS, _BATCH_SLOTS = range(6)
+_LOOKUP_SLOTS = 2
+_RECALL_SLOTS = 3
+# Clients choose the batch sizes: a worker keeps a bounded number of them, and one record of all others.
+_MOST_BATCH_SIZES = 256
+_OTHER_SIZES = "other"
 
 
 class ModelStatistics:
-    """Statistics of one model version since the server started. Safe to use from any thread.
+    """Statistics of one signature of a model version since the server started, over all its workers.
+
+    Safe to use from any thread. Nothing is kept in the object: one made anew continues to count.
 
     Args:
-        lookups: counter of its looked-up rows; None: it has no stored vectors to look up.
+        counters: of the server.
+        name: name of the model.
+        version: its version.
+        suffix: suffix of the signature.
+        has_lookups: whether it looks up rows of stored vectors.
     """
 
-    def __init__(self, lookups: LookupCounter | None = None) -> None:
-        self.lookups = lookups
+    def __init__(
+        self, counters: Counters, name: str, version: int, suffix: str = "", *, has_lookups: bool = False
+    ) -> None:
+        self._counters = counters
+        self._key = (name, str(version), suffix)
+        self._has_lookups = has_lookups
         self._lock = threading.Lock()
-        self._success = Duration()
-        self._fail = Duration()
-        self._queue = Duration()
-        self._compute_input = Duration()
-        self._compute_infer = Duration()
-        self._compute_output = Duration()
-        self._batches: dict[int, BatchStatistics] = {}
-        self._latency = LatencyHistogram()
-        self._last_inference_ms = 0
-        self._rows = 0
+        self._own: memoryview[int] | None = None
+        self._batches: dict[int, memoryview[int]] = {}
+
+    @property
+    def lookups(self) -> LookupCounter | None:
+        """What counts the looked-up rows in this worker; None: there are no stored vectors to look up."""
+        if not self._has_lookups:
+            return None
+        return LookupCounter(self._counters.record(("lookups", *self._key), "", _LOOKUP_SLOTS))
+
+    def lookup_counts(self) -> tuple[int, int] | None:
+        """Return looked-up rows and default rows among them; None where nothing is looked up."""
+        if not self._has_lookups:
+            return None
+        rows, default_rows = self._sums("lookups") or (0, 0)
+        return rows, default_rows
+
+    @property
+    def recall(self) -> RecallCounter:
+        """What counts the sampled nearest nodes in this worker."""
+        return RecallCounter(self._counters.record(("recall", *self._key), "", _RECALL_SLOTS))
+
+    def recall_counts(self) -> tuple[int, int, int] | None:
+        """Return sampled queries, their nearest nodes and those found; None where nothing is ranked."""
+        sums = self._sums("recall")
+        return (sums[0], sums[1], sums[2]) if sums else None
 
     def succeeded(self, rows: int, times: InferenceTimes) -> None:
         """Count one answered request with ``rows`` rows."""
+        total_ns = times.total_ns
         with self._lock:
-            self._success.add(times.total_ns)
-            self._queue.add(times.queue_ns)
-            self._compute_input.add(times.input_ns)
-            self._compute_infer.add(times.infer_ns)
-            self._compute_output.add(times.output_ns)
-            # Batch sizes are chosen by clients: the number of different ones kept is bounded.
-            if rows in self._batches or len(self._batches) < 256:
-                batch = self._batches.setdefault(rows, BatchStatistics())
-                batch.compute_input.add(times.input_ns)
-                batch.compute_infer.add(times.infer_ns)
-                batch.compute_output.add(times.output_ns)
-            self._latency.add(times.total_ns / 1e9)
-            self._rows += rows
-            self._last_inference_ms = time.time_ns() // 1_000_000
+            own = self._own or self._open()
+            own[_SUCCESS_NS] += total_ns
+            own[_QUEUE_NS] += times.queue_ns
+            own[_FIRST_BUCKET + bisect_left(_LATENCY_BUCKETS_NS, total_ns)] += 1
+            own[_LAST_MS] = time.time_ns() // 1_000_000
+            batch = self._batches.get(rows) or self._open_batch(rows)
+            batch[_BATCH_COUNT] += 1
+            batch[_BATCH_ROWS] += rows
+            batch[_BATCH_INPUT_NS] += times.input_ns
+            batch[_BATCH_INFER_NS] += times.infer_ns
+            batch[_BATCH_OUTPUT_NS] += times.output_ns
 
     def failed(self, total_ns: int) -> None:
         """Count one request that was refused or failed."""
         with self._lock:
-            self._fail.add(total_ns)
+            own = self._own or self._open()
+            own[_FAIL] += 1
+            own[_FAIL_NS] += total_ns
 
     def add_latency_to(self, family: HistogramMetricFamily, labels: list[str]) -> None:
         """Report the durations of answered requests under these labels."""
-        with self._lock:
-            self._latency.add_to(family, labels)
+        sums = self._sums("model") or [0] * _MODEL_SLOTS
+        _add_latency(family, labels, sums[_FIRST_BUCKET:], sums[_SUCCESS_NS])
 
     @property
     def used(self) -> bool:
-        """Whether any request was counted."""
-        return bool(self._success.count or self._fail.count)
+        """Whether any worker has counted a request, or a sampled query."""
+        sums = self._sums("model")
+        return bool(sums and (sums[_FAIL] or any(sums[_FIRST_BUCKET:]))) or any(self._sums("recall"))
 
     def as_json(self) -> dict[str, Any]:
         """Return what the KServe statistics extension answers for one model version."""
-        with self._lock:
-            return {
-                "last_inference": self._last_inference_ms,
-                "inference_count": self._rows,
-                "execution_count": self._success.count,
-                "inference_stats": {
-                    "success": self._success.as_json(),
-                    "fail": self._fail.as_json(),
-                    "queue": self._queue.as_json(),
-                    "compute_input": self._compute_input.as_json(),
-                    "compute_infer": self._compute_infer.as_json(),
-                    "compute_output": self._compute_output.as_json(),
-                },
-                "batch_stats": [
-                    {
-                        "batch_size": rows,
-                        "compute_input": batch.compute_input.as_json(),
-                        "compute_infer": batch.compute_infer.as_json(),
-                        "compute_output": batch.compute_output.as_json(),
-                    }
-                    for rows, batch in sorted(self._batches.items())
-                ],
-            }
+        records = self._counters.records(("model", *self._key)).get("", [])
+        sums = total(records) or [0] * _MODEL_SLOTS
+        by_size = {
+            size: total(of_workers)
+            for size, of_workers in self._counters.records(("batch", *self._key)).items()
+        }
+        _, rows, *compute_ns = map(sum, zip([0] * _BATCH_SLOTS, *by_size.values(), strict=True))
+        answered = sum(sums[_FIRST_BUCKET:])
+        by_size.pop(_OTHER_SIZES, None)
+        return {
+            "last_inference": max((record[_LAST_MS] for record in records), default=0),
+            "inference_count": rows,
+            "execution_count": answered,
+            "inference_stats": {
+                "success": _duration(answered, sums[_SUCCESS_NS]),
+                "fail": _duration(sums[_FAIL], sums[_FAIL_NS]),
+                "queue": _duration(answered, sums[_QUEUE_NS]),
+                **_compute_times(answered, compute_ns),
+            },
+            "batch_stats": [
+                {"batch_size": int(size), **_compute_times(counted[_BATCH_COUNT], counted[_BATCH_INPUT_NS:])}
+                for size, counted in sorted(by_size.items(), key=lambda item: int(item[0]))
+            ],
+        }
+
+    def _sums(self, kind: str) -> list[int]:
+        return total(self._counters.records((kind, *self._key)).get("", []))
+
+    def _open(self) -> memoryview[int]:
+        self._own = self._counters.record(("model", *self._key), "", _MODEL_SLOTS)
+        return self._own
+
+    def _open_batch(self, rows: int) -> memoryview[int]:
+        is_bounded = len(self._batches) < _MOST_BATCH_SIZES
+        size = str(rows) if is_bounded else _OTHER_SIZES
+        batch = self._counters.record(("batch", *self._key), size, _BATCH_SLOTS)
+        if is_bounded:
+            self._batches[rows] = batch
+        return batch
+
+
+def _duration(count: int, ns: int) -> dict[str, int]:
+    """Return the object the KServe statistics use."""
+    return {"count": count, "ns": ns}
+
+
+def _compute_times(count: int, ns: Sequence[int]) -> dict[str, dict[str, int]]:
+    """Return the parts of so many executions: reading inputs, the model, writing outputs."""
+    names = ("compute_input", "compute_infer", "compute_output")
+    return {name: _duration(count, part) for name, part in zip(names, ns, strict=True)}
 
 
 class _ModelCollector(Collector):
@@ -208,11 +248,20 @@ class _ModelCollector(Collector):
             "Rows among them that were the default row, as the id is unknown",
             labels=labels,
         )
+        recall = [
+            CounterMetricFamily(f"graphbox_nearest_{name}", text, labels=labels)
+            for name, text in (
+                ("sampled_queries", "Queries that an index answered and that were ranked exactly, too"),
+                ("sampled_neighbors", "Nearest nodes of these queries by exact ranking"),
+                ("found_neighbors", "Nodes among them that the index found"),
+            )
+        ]
         for model, version, statistics in self._statistics():
+            for family, count in zip(recall, statistics.recall_counts() or (), strict=False):
+                family.add_metric([model, version], count)
             statistics.add_latency_to(latency, [model, version])
-            if statistics.lookups is not None:
-                for family, count in zip((rows, default_rows), statistics.lookups.counts(), strict=True):
-                    family.add_metric([model, version], count)
+            for family, count in zip((rows, default_rows), statistics.lookup_counts() or (), strict=False):
+                family.add_metric([model, version], count)
             numbers = statistics.as_json()
             times = numbers["inference_stats"]
             for name, value in {
@@ -228,77 +277,115 @@ class _ModelCollector(Collector):
             }.items():
                 counters[name].add_metric([model, version], value)
         yield from counters.values()
-        yield from (latency, rows, default_rows)
+        yield from (latency, rows, default_rows, *recall)
 
 
-class _PendingCollector(Collector):
-    """Reports how many model executions wait for a thread."""
+class _WorkerCollector(Collector):
+    """Reports the gauges of the workers that run, and what the kernel accounts to their processes."""
 
-    def __init__(self, pending: Callable[[], int]) -> None:
-        self._pending = pending
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
+        running = self._counters.process_ids()
+        yield GaugeMetricFamily("graphbox_workers", "Worker processes that run", len(running))
         yield GaugeMetricFamily(
-            "graphbox_pending_executions", "Model executions queued or running", self._pending()
+            "graphbox_pending_executions",
+            "Model executions queued or running",
+            self._counters.gauge_total(PENDING_EXECUTIONS),
         )
+        families: dict[str, Metric] = {}
+        for worker, process_id in running.items():
+            # Registered nowhere: its metrics have no label for the worker.
+            for metric in ProcessCollector(pid=partial(str, process_id), registry=None).collect():
+                family = families.setdefault(metric.name, metric)
+                labelled = [
+                    sample._replace(labels={**sample.labels, "worker": str(worker)})
+                    for sample in metric.samples
+                ]
+                family.samples = labelled if family is metric else family.samples + labelled
+        yield from families.values()
 
 
 class _RequestCollector(Collector):
-    """Counts HTTP requests and their durations by route."""
+    """Counts the requests of a protocol and their durations.
 
-    def __init__(self) -> None:
+    Args:
+        counters: of all workers.
+        protocol: ``http`` or ``grpc``.
+        noun: what is counted, for the help text.
+        labels: names of the labels of a count. The last is the only one of a duration, and may hold spaces.
+    """
+
+    def __init__(self, counters: Counters, protocol: str, noun: str, labels: Sequence[str]) -> None:
+        self._counters = counters
+        self._protocol = protocol
+        self._noun = noun
+        self._labels = labels
         self._lock = threading.Lock()
-        self._counts: dict[tuple[str, str, str], int] = {}
-        self._latencies: dict[str, LatencyHistogram] = {}
+        self._own: dict[tuple[str, ...], tuple[memoryview[int], memoryview[int]]] = {}
 
-    def add(self, method: str, route: str, status: str, seconds: float) -> None:
-        key = method, route, status
+    def add(self, labels: tuple[str, ...], seconds: float) -> None:
+        """Count one request."""
+        ns = int(seconds * 1e9)
         with self._lock:
-            self._counts[key] = self._counts.get(key, 0) + 1
-            latency = self._latencies.get(route)
-            if latency is None:
-                latency = self._latencies[route] = LatencyHistogram()
-            latency.add(seconds)
+            count, latency = self._own.get(labels) or self._open(labels)
+            count[0] += 1
+            latency[0] += ns
+            latency[1 + bisect_left(_LATENCY_BUCKETS_NS, ns)] += 1
+
+    def _open(self, labels: tuple[str, ...]) -> tuple[memoryview[int], memoryview[int]]:
+        self._own[labels] = (
+            self._counters.record((f"{self._protocol} requests",), " ".join(labels), 1),
+            self._counters.record((f"{self._protocol} durations",), labels[-1], _ROUTE_SLOTS),
+        )
+        return self._own[labels]
 
     def collect(self) -> Iterator[Metric]:
-        counts = CounterMetricFamily(
-            "graphbox_http_requests", "HTTP requests", labels=["method", "route", "status"]
-        )
+        prefix = f"graphbox_{self._protocol}_request"
+        counts = CounterMetricFamily(f"{prefix}s", self._noun, labels=self._labels)
         latency = HistogramMetricFamily(
-            "graphbox_http_request_duration_seconds",
+            f"{prefix}_duration_seconds",
             "Time from the headers to the end of the answer",
-            labels=["route"],
+            labels=self._labels[-1:],
         )
-        with self._lock:
-            for key, count in self._counts.items():
-                counts.add_metric(list(key), count)
-            for route, histogram in self._latencies.items():
-                histogram.add_to(latency, [route])
+        for name, records in self._counters.records((f"{self._protocol} requests",)).items():
+            counts.add_metric(name.split(" ", len(self._labels) - 1), total(records)[0])
+        for label, records in self._counters.records((f"{self._protocol} durations",)).items():
+            sum_ns, *buckets = total(records)
+            _add_latency(latency, [label], buckets, sum_ns)
         yield counts
         yield latency
 
 
 class Telemetry:
-    """The metrics of one server, in a registry of its own."""
+    """The metrics of one server over all its workers, in a registry of its own.
 
-    def __init__(self) -> None:
+    Attributes:
+        registry: the registry.
+    """
+
+    def __init__(self, counters: Counters) -> None:
         self.registry = CollectorRegistry()
-        self._requests = _RequestCollector()
+        self._requests = _RequestCollector(counters, "http", "HTTP requests", ("method", "status", "route"))
+        self._calls = _RequestCollector(counters, "grpc", "gRPC calls", ("status", "method"))
         self.registry.register(self._requests)
-        ProcessCollector(registry=self.registry)
-
-    def watch(
-        self, statistics: Callable[[], Iterable[tuple[str, str, ModelStatistics]]], pending: Callable[[], int]
-    ) -> None:
-        """Report these model statistics and this number of waiting executions too."""
-        self.registry.register(_ModelCollector(statistics))
-        self.registry.register(_PendingCollector(pending))
+        self.registry.register(self._calls)
+        self.registry.register(_WorkerCollector(counters))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one HTTP request. Status 0: the client left before the answer."""
+        """Count an HTTP request; status 0: the client left before the answer."""
         # Clients choose the method; the number of different labels must not be theirs to choose.
         known = method if method in _METHODS else "other"
-        self._requests.add(known, route, str(status or "disconnected"), seconds)
+        self._requests.add((known, str(status or "disconnected"), route), seconds)
+
+    def call(self, method: str, status: str, seconds: float) -> None:
+        """Count a call of gRPC by the path of its method and the name of its status."""
+        self._calls.add((status, method), seconds)
+
+    def watch(self, statistics: Callable[[], Iterable[tuple[str, str, ModelStatistics]]]) -> None:
+        """Report these model statistics too."""
+        self.registry.register(_ModelCollector(statistics))
 
     def text(self) -> tuple[bytes, str]:
         """Return the metrics as text and its content type."""

@@ -1,4 +1,4 @@
-"""A thread that preloads the models at start and then follows the workspace and the model folders."""
+"""Threads that preload the models at start, then follow the workspace, the folders and the other workers."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from graphbox.errors import GraphboxError
-from graphbox.server.repository import Readiness, Repository
+from graphbox.server.readiness import Readiness
+from graphbox.server.repository import Repository
 
 __all__ = ["Watcher"]
 
 logger = logging.getLogger("graphbox.server")
 
 POLL_S = 0.5
+# A request to unload a model holds for all workers within a second, also while one of them opens models.
+_POLL_REQUESTS_S = 0.25
 
 
 class Watcher:
-    """Preloads a repository once, then polls it until stopped, or waits for `reload`.
+    """Preloads a repository once, then polls its sources until stopped, or waits for `reload`.
+
+    A second thread follows the requests to load and unload models that other workers have answered.
 
     Args:
         repository: the models.
         on_preload: called once, in the thread, after every model was opened or failed to open.
-        follows: whether it polls; else what is served changes at `reload` alone.
+        follows: whether it polls the sources; else versions become active at `reload` alone.
     """
 
     def __init__(
@@ -38,23 +44,26 @@ class Watcher:
         self._poll_s = POLL_S if follows else None
         self._stopping = threading.Event()
         # Unlike the lock of an event, `put` may be interrupted by a signal handler that calls it.
-        self._reloads: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="graphbox-models", daemon=True)
+        self._requests = threading.Thread(target=self._poll_requests, name="graphbox-requests", daemon=True)
 
     def start(self) -> None:
         """Begin to preload."""
         self._thread.start()
+        self._requests.start()
 
     def reload(self) -> None:
         """Read every source again and retry what failed, in the thread. Safe in a signal handler."""
-        self._reloads.put(True)
+        self._tasks.put(self._reload)
 
     def stop(self, timeout_s: float) -> None:
-        """End the thread; a model that is being opened gets ``timeout_s`` to finish."""
+        """End the threads; a model that is being opened gets ``timeout_s`` to finish."""
         self._stopping.set()
-        self._reloads.put(False)
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        self._tasks.put(lambda: None)
+        for thread in (self._thread, self._requests):
+            if thread.is_alive():
+                thread.join(timeout_s)
 
     def _run(self) -> None:
         stop = self._stopping.is_set
@@ -62,12 +71,23 @@ class Watcher:
         self._report()
         while not stop():
             try:
-                reload = self._reloads.get(timeout=self._poll_s)
+                task = self._tasks.get(timeout=self._poll_s)
             except queue.Empty:
                 self._repository.poll(stop)
                 continue
-            if reload:
-                self._reload()
+            task()
+
+    def _poll_requests(self) -> None:
+        while not self._stopping.wait(_POLL_REQUESTS_S):
+            loaded = self._repository.poll_requests()
+            if loaded:
+                self._tasks.put(partial(self._follow_loads, loaded))
+
+    def _follow_loads(self, names: frozenset[str]) -> None:
+        try:
+            self._repository.follow_loads(names, self._stopping.is_set)
+        except GraphboxError as error:
+            logger.error("models that were loaded by request cannot be found: %s", error)
 
     def _report(self) -> None:
         if self._on_preload is None or self._stopping.is_set():

@@ -192,8 +192,9 @@ def _write_traceback(arguments: list[str]) -> Path:
         f"{traceback.format_exc()}"
     )
     name = f"error-{now:%Y%m%d-%H%M%S}-{os.getpid()}.log"
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    for folder in (Path(state) / "graphbox", Path(tempfile.gettempdir())):
+    for folder in (_state_folder(), Path(tempfile.gettempdir())):
+        if folder is None:
+            continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
@@ -201,3 +202,13 @@ def _write_traceback(arguments: list[str]) -> Path:
             continue
         return folder / name
     return Path("standard error of a run with --log-level debug")
+
+
+def _state_folder() -> Path | None:
+    """Return the folder of files that outlive a run; None: the user has no home folder."""
+    given = os.environ.get("XDG_STATE_HOME")
+    try:
+        state = Path(given) if given else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "graphbox"

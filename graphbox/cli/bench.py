@@ -1,7 +1,8 @@
-"""`graphbox bench`: latency and throughput of a model, or what the kernels of a GPU reach."""
+"""`graphbox bench`: latency and throughput of a model, of a server, or of the kernels of a GPU."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +14,63 @@ from graphbox.errors import UsageError
 
 def bench(
     session: Session,
-    model: Annotated[str | None, typer.Argument(help="Name of a model in the workspace.")] = None,
+    model: Annotated[str | None, typer.Argument(help="Name of a model.")] = None,
     version: Annotated[
-        list[int] | None, typer.Option("--version", help="Version; may be repeated. (default: all versions)")
+        list[int] | None,
+        typer.Option("--version", help="Version; may be repeated. (default: all; with --url the served one)"),
     ] = None,
-    batch: Annotated[str, typer.Option("--batch", help="Batch sizes, separated by commas.")] = "1,32,256",
-    seconds: Annotated[float, typer.Option("--seconds", help="Time for each batch size.")] = 1.0,
-    target: Annotated[str, typer.Option("--target", help="Adapter; see `graphbox targets`.")] = "auto",
-    threads: Annotated[int, typer.Option("--threads", help="Threads of one call.")] = 1,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", help="Batch sizes, separated by commas. (default: 1,32,256; with --url as the request)"
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", help="Time for each batch size. (default: 1; with --url 10)"),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Adapter; see `graphbox targets`. (default: auto)")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads of one call. (default: 1)")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="Load test of a server over the network, http://HOST:PORT."),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", help="With --url: json, binary (HTTP) or grpc. (default: json)"),
+    ] = None,
+    grpc_port: Annotated[int | None, typer.Option("--grpc-port", help="With --protocol grpc.")] = None,
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            "--connections",
+            help="With --url: each sends one request at a time. (default: 16; with --rate 256)",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="With --url: requests per second of an open loop; else a closed loop."),
+    ] = None,
+    arrivals: Annotated[
+        str | None, typer.Option("--arrivals", help="With --rate: poisson or constant. (default: poisson)")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", help="With --url: processes that send. (default: 1)")
+    ] = None,
+    request: Annotated[
+        Path | None,
+        typer.Option(
+            "--request",
+            help="With --url: JSON file of infer requests, one a line. (default: the model's example)",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", envvar="GRAPHBOX_TOKEN", help="With --url: the server's token.")
+    ] = None,
     kernels: Annotated[
         bool, typer.Option("--kernels", help="No model: what sampling, walks and rows reach on a GPU.")
     ] = False,
@@ -30,6 +80,9 @@ def bench(
 
     A request is measured end to end, but for the network: its admission, lookup, search, and the encoding of
     the answer. The ONNX part alone has figures of its own.
+
+    With --url, load a running server instead and report throughput, latencies, refusals and errors. An open
+    loop (--rate) sends at given times whether answers come or not, and measures latency from those times.
     """
     if kernels:
         if model is not None:
@@ -38,22 +91,54 @@ def bench(
             )
         _bench_kernels(session, device)
         return
+    load_options = {
+        "--protocol": protocol,
+        "--grpc-port": grpc_port,
+        "--connections": connections,
+        "--rate": rate,
+        "--arrivals": arrivals,
+        "--processes": processes,
+        "--request": request,
+    }
+    _check_options(url, load_options, {"--target": target, "--threads": threads})
     if model is None:
         raise UsageError(
             "expected the name of a model, or --kernels",
             where="MODEL",
             hint="graphbox models lists the models of the workspace",
         )
+    if url is not None:
+        from graphbox.cli.bench_server import LoadOptions, bench_server
+
+        options = LoadOptions(
+            url=url,
+            model=model,
+            versions=tuple(version or ()),
+            batch_sizes=None if batch is None else _batch_sizes(batch),
+            seconds=seconds,
+            protocol=protocol,
+            grpc_port=grpc_port,
+            connections=connections,
+            rate=rate,
+            arrivals=arrivals,
+            processes=processes,
+            request=request,
+            token=token,
+        )
+        bench_server(session, options)
+        return
     from graphbox.cli.results import print_results
     from graphbox.config import BenchConfig
     from graphbox.pipeline.bench import bench_models
 
-    sizes = _batch_sizes(batch)
+    sizes = _batch_sizes("1,32,256" if batch is None else batch)
+    seconds = 1.0 if seconds is None else seconds
+    threads = 1 if threads is None else threads
     if seconds <= 0 or threads < 1:
         raise UsageError(
             f"expected a positive time and at least 1 thread, received {seconds:g} and {threads}"
         )
-    config = BenchConfig(batch_sizes=sizes, seconds=seconds, target=target, threads=threads)
+    config = BenchConfig(batch_sizes=sizes, seconds=seconds, target=target or "auto", threads=threads)
     with session.workspace() as workspace:
         workspace.model(model)
         versions = version or [record.version for record in workspace.models(model)]
@@ -65,6 +150,18 @@ def bench(
         print_results(document, console)
 
     session.answer(document, show)
+
+
+def _check_options(url: str | None, of_load: dict[str, Any], of_models: dict[str, Any]) -> None:
+    """Reject options of the other kind of measurement.
+
+    Raises:
+        UsageError: one of a load test without --url, or one of the workspace's models with it.
+    """
+    given = [name for name, value in (of_load if url is None else of_models).items() if value is not None]
+    if given:
+        expected = "--url with" if url is None else "no --url with"
+        raise UsageError(f"expected {expected} {given[0]}", where=given[0])
 
 
 def _bench_kernels(session: Session, name: str) -> None:

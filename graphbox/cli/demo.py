@@ -61,7 +61,7 @@ def demo_run_file() -> Path:
 
 def _check_serving(settings: Settings) -> None:
     """Reject a wrong or used address now, not after minutes of training."""
-    from graphbox.server.process import bind
+    from graphbox.server.binding import bind
 
     settings.check()
     bind(settings.host, settings.port).close()

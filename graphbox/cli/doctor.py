@@ -29,7 +29,7 @@ _PACKAGES = (
     "pyarrow",
     "onnxruntime",
     "fastapi",
-    "uvicorn",
+    "uvloop",
     "pydantic",
     "sqlalchemy",
     "torch",

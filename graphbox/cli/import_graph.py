@@ -147,10 +147,10 @@ def memory_bytes(memory: str | None, option: str = "--memory") -> int | None:
     Raises:
         UsageError: it is no size.
     """
-    from graphbox.config import parse_byte_size
-
     if memory is None:
         return None
+    from graphbox.config import parse_byte_size
+
     try:
         return parse_byte_size(memory)
     except UsageError as error:

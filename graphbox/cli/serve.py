@@ -14,11 +14,14 @@ from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
 
 if TYPE_CHECKING:
-    from graphbox.server.repository import Readiness
+    from graphbox.server.readiness import Readiness
     from graphbox.server.settings import Settings
 
 HostOption = Annotated[str, typer.Option("--host", help="Address; any but loopback needs --token.")]
 PortOption = Annotated[int, typer.Option("--port", help="Port; 0 takes any free one.")]
+GrpcPortOption = Annotated[
+    int | None, typer.Option("--grpc-port", help="Port of KServe v2 over gRPC; 0 takes any free one.")
+]
 TokenOption = Annotated[
     str | None,
     typer.Option("--token", envvar="GRAPHBOX_TOKEN", help="Secret that every request must present."),
@@ -29,7 +32,14 @@ def serve(
     session: Session,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8710,
+    grpc_port: GrpcPortOption = None,
     token: TokenOption = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option("--tls-certificate", help="PEM file; connections are encrypted then.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="PEM file of the certificate's private key.")
+    ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="Further name accepted in the Host header.")
     ] = None,
@@ -43,6 +53,14 @@ def serve(
     ] = None,
     target: Annotated[str, typer.Option("--target", help="Adapter; see `graphbox targets`.")] = "auto",
     threads: Annotated[int, typer.Option("--threads", help="Threads of one model execution.")] = 1,
+    nearest: Annotated[
+        str,
+        typer.Option(
+            "--nearest",
+            metavar="[auto|exact|index]",
+            help="Index of nearest nodes: auto for tables of more than 50,000 rows, exact for none.",
+        ),
+    ] = "auto",
     max_rows: Annotated[
         list[str] | None,
         typer.Option("--max-rows", metavar="[NAME=]ROWS", help="Most rows of a request (to model NAME)."),
@@ -51,6 +69,9 @@ def serve(
         str | None,
         typer.Option("--max-json", metavar="SIZE", help="Largest JSON part of a request, like 4MiB."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that answer requests on the same port.")
+    ] = 1,
     follow: Annotated[
         bool,
         typer.Option(
@@ -73,10 +94,15 @@ def serve(
         models=tuple(models or ()),
         host=host,
         port=port,
+        grpc_port=grpc_port,
         token=token,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
         allowed_hosts=tuple(allow_host or ()),
         target=target,
         threads=threads,
+        nearest=nearest,  # type: ignore[arg-type]  # checked with the other settings
+        workers=workers,
         follow=follow,
         max_rows=rows or Settings.max_rows,
         max_rows_by_model=rows_by_model,
@@ -97,24 +123,18 @@ def serve_models(session: Session, settings: Settings, *, announce_json: bool = 
         UsageError: a setting is wrong or unsafe.
         NotFoundError: there is no such target.
     """
-    from graphbox.deploy.select import candidates_of
-    from graphbox.server.process import serve as serve_until_signal
+    from graphbox.server.start import serve as serve_until_signal
 
-    # Before the workspace: `--host 0.0.0.0` without a token must not open anything.
-    settings.check()
-    if settings.target != "auto":
-        candidates_of(settings.target)  # else every model would fail to open, in a server that runs
-    if settings.workspace is not None:
-        with session.workspace():
-            pass
-
-    def on_start(url: str) -> None:
+    def on_start(url: str, grpc_address: str | None) -> None:
         if session.json and announce_json:
-            sys.stdout.write(json.dumps({"url": url}) + "\n")
+            document = {"url": url} if grpc_address is None else {"url": url, "grpc": grpc_address}
+            sys.stdout.write(json.dumps(document) + "\n")
             sys.stdout.flush()
         places = [settings.workspace, *settings.models]
         served = ", ".join(str(place) for place in places if place is not None)
         session.note(f"serving {served} on {url} (Ctrl-C stops)")
+        if grpc_address is not None:
+            session.note(f"gRPC on {grpc_address}")
         if settings.token:
             session.note("the page asks for the token; other clients send `Authorization: Bearer TOKEN`")
 

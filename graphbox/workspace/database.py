@@ -7,12 +7,12 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -23,8 +23,9 @@ from graphbox.errors import (
     TimeLimitError,
     UsageError,
 )
+from graphbox.workspace.tables import metadata
 
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 """The newest migration."""
 
 VERSION_TABLE = "graphbox_schema"
@@ -44,6 +45,8 @@ class Database:
         url: an SQLAlchemy URL, ``sqlite:///...`` or ``postgresql+psycopg://...``.
         shown: how messages name it (a URL can hold a password).
         busy_timeout_s: longest wait of a statement for an SQLite database that another process has locked.
+        only: tables of a database that has no others and no versions of its schema; they are created where
+            they are not there. None: all tables, brought to the current schema.
 
     Raises:
         TimeLimitError: another process has locked it for longer; `read` and `write` raise this too.
@@ -53,7 +56,13 @@ class Database:
         BackendMissingError: the driver of the URL is not installed.
     """
 
-    def __init__(self, url: str, shown: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        shown: str,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        only: Sequence[Table] | None = None,
+    ) -> None:
         if not 0 <= busy_timeout_s < math.inf:
             raise UsageError(f"expected a `busy_timeout_s` of at least 0 seconds, received {busy_timeout_s}")
         self.shown = shown
@@ -61,7 +70,10 @@ class Database:
         self._statement = _Statement()
         self.engine = self._create_engine(url)
         with self._errors():
-            self._bring_to_current_schema()
+            if only is None:
+                self._bring_to_current_schema()
+            else:
+                self._create(only)
 
     def stamp(self) -> tuple[int, ...] | None:
         """Return numbers that differ once the database has changed; None where only a query can tell.
@@ -158,6 +170,10 @@ class Database:
         cursor.execute("PRAGMA foreign_keys = ON")
         _use_wal(cursor, self._busy_timeout_s)
         cursor.close()
+
+    def _create(self, tables: Sequence[Table]) -> None:
+        with self.engine.connect().execution_options(graphbox_write=True) as connection, connection.begin():
+            metadata.create_all(connection, tables)
 
     def _bring_to_current_schema(self) -> None:
         with self.engine.connect() as connection:

@@ -14,6 +14,7 @@ from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size, require_folder, valid_name
 from graphbox.workspace.records import BenchRecord, ModelRecord
 from graphbox.workspace.rows import model_record
+from graphbox.workspace.serving import ServingRecords, forget_served_model
 from graphbox.workspace.store import Store, now
 
 
@@ -55,6 +56,10 @@ class Models(Store):
         with self._database.read() as connection:
             rows = connection.execute(select(table.c.name, table.c.version).where(table.c.active)).all()
         return {row.name: row.version for row in rows}
+
+    def serving_records(self) -> ServingRecords:
+        """Return the requests about served models, such as to unload one."""
+        return ServingRecords(self._database)
 
     def model(self, name: str, version: int | None = None) -> ModelRecord:
         """Return version ``version`` of the model ``name``; without one, the active version.
@@ -200,6 +205,8 @@ class Models(Store):
             if left and not any(row.active for row in left):
                 versions = [row.version for row in left]
                 self._activate(connection, name, self._last_promoted(connection, name, versions))
+            if not left:
+                forget_served_model(connection, name)
         self._finish_removals_locked()
         if not left:
             with suppress(OSError):  # not empty: another process is writing a new version there

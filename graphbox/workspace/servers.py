@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
-from graphbox.workspace.locks import WriterLock, is_held, living_holder, writer_lock
+from graphbox.workspace.locks import living_holder
+from graphbox.workspace.registration import registered_server, servers_folder
 from graphbox.workspace.store import Store
-
-_ACQUIRE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -20,7 +16,7 @@ class RunningServer:
 
     Attributes:
         url: address of its page.
-        pid: its process id.
+        pid: its process id; of a server with several workers, that of their parent.
         host: the machine it runs on.
         since: when it started, ISO 8601.
         follows: whether it switches to versions that become active; else when it gets SIGHUP.
@@ -39,25 +35,13 @@ class Servers(Store):
     The kernel frees the lock of a server when its process ends, however it ends: none is listed after that.
     """
 
-    @contextmanager
-    def serving(self, url: str, *, follows: bool) -> Iterator[None]:
+    def serving(self, url: str, *, follows: bool) -> AbstractContextManager[None]:
         """List this process as a server of the workspace while the block runs."""
-        folder = self._servers_path()
-        path = folder / f"{uuid.uuid4().hex}.lock"
-        lock = WriterLock(path, "record of this server", note={"url": url, "follows": follows})
-        # Otherwise another server could remove the lock file between its creation and its locking.
-        with writer_lock(self._lock_path("workspace"), "workspace"):
-            _remove_left(folder)
-            lock.acquire(_ACQUIRE_TIMEOUT_S)
-        try:
-            yield
-        finally:
-            lock.release()
-            path.unlink(missing_ok=True)
+        return registered_server(self.root, url, follows=follows)
 
     def running_servers(self) -> list[RunningServer]:
         """Return the servers of this workspace that are running, the oldest first."""
-        holders = [living_holder(path) for path in sorted(self._servers_path().glob("*.lock"))]
+        holders = [living_holder(path) for path in sorted(servers_folder(self.root).glob("*.lock"))]
         running = [
             RunningServer(
                 url=str(holder["url"]),
@@ -70,14 +54,3 @@ class Servers(Store):
             if holder and "url" in holder
         ]
         return sorted(running, key=lambda server: (server.since, server.pid))
-
-    def _servers_path(self) -> Path:
-        return self._lock_path("servers").with_suffix("")
-
-
-def _remove_left(folder: Path) -> None:
-    """Remove the files of servers that were killed."""
-    for path in folder.glob("*.lock"):
-        if not is_held(path):
-            path.with_name(path.name + ".json").unlink(missing_ok=True)
-            path.unlink(missing_ok=True)

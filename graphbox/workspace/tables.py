@@ -145,6 +145,15 @@ counters = Table(
 )
 """Last number given to a run or a model version of a name: numbers are never given twice."""
 
+served_models = Table(
+    "served_models",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("unloaded", Boolean, nullable=False),
+    Column("change", Integer, nullable=False),
+)
+"""Last request about each served model, and its number: models without a row are served."""
+
 removals = Table(
     "removals",
     metadata,

@@ -6,38 +6,53 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 
-__all__ = ["Acceptor"]
+__all__ = ["Listener"]
 
 logger = logging.getLogger("graphbox.server")
 
 # An event loop's own server accepts all that wait, up to the backlog, before anything else runs.
 _AT_ONCE = 4
 _RETRY_S = 0.1
+# Handshakes of TLS at a time; for a new one, the longest ends.
+_MOST_OPENINGS = 512
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Acceptor:
+class Listener:
     """Passes the connections of a listening socket to protocols of the running event loop.
 
     Args:
-        listener: a listening socket; not closed here.
+        listener: a listening socket.
         create_protocol: returns the protocol of a new connection.
+        tls: context of encrypted connections; None: they are not.
+        handshake_timeout_s: time a client has for the handshake.
     """
 
-    def __init__(self, listener: socket.socket, create_protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        create_protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None = None,
+        handshake_timeout_s: float = 10.0,
+    ) -> None:
         listener.setblocking(False)
         self._listener = listener
         self._create_protocol = create_protocol
+        self._tls = tls
+        self._handshake_timeout_s = handshake_timeout_s if tls is not None else None
         self._loop = asyncio.get_running_loop()
-        self._openings: set[asyncio.Task[None]] = set()
+        # In the order of their beginnings.
+        self._openings: dict[asyncio.Task[None], None] = {}
         self._retry: asyncio.TimerHandle | None = None
         self._resume()
 
     def close(self) -> None:
-        """Accept no more connections; a second call does nothing."""
+        """Accept no more connections, and close the socket."""
         self._loop.remove_reader(self._listener)
+        self._listener.close()
         if self._retry is not None:
             self._retry.cancel()
 
@@ -58,13 +73,20 @@ class Acceptor:
                 self._retry = self._loop.call_later(_RETRY_S, self._resume)
                 return
             opening = self._loop.create_task(self._open(connection))
-            self._openings.add(opening)
-            opening.add_done_callback(self._openings.discard)
+            self._openings[opening] = None
+            opening.add_done_callback(lambda ended: self._openings.pop(ended, None))
+            if len(self._openings) > _MOST_OPENINGS:
+                next(iter(self._openings)).cancel()
 
     async def _open(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.connect_accepted_socket(self._create_protocol, connection)
-        except OSError:  # the client has left
+            await self._loop.connect_accepted_socket(
+                self._create_protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_timeout_s,
+            )
+        except OSError:  # the client has left, or its handshake failed
             connection.close()

@@ -19,8 +19,23 @@ import orjson
 
 from graphbox.artifact import TensorSpec
 from graphbox.deploy.signature import Signature
-from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.errors import InvalidRequestError, did_you_mean
 from graphbox.server.body import Body, parse_object, shorten
+from graphbox.server.kserve.checks import (
+    INPUT_PARAMETERS,
+    OUTPUT_PARAMETERS,
+    REQUEST_PARAMETERS,
+    check_all_given,
+    check_parameters,
+    check_rows,
+    check_shape,
+    priority_of,
+    refuse_classification,
+    refuse_sequences,
+    repeated,
+    spec_of,
+    timeout_s_of,
+)
 from graphbox.server.kserve.tensors import (
     DATATYPES,
     MAX_ELEMENT_BYTES,
@@ -32,11 +47,11 @@ from graphbox.server.kserve.tensors import (
     encode_json,
 )
 from graphbox.server.problem import RefusedError
+from graphbox.server.settings import RequestLimits
 
 __all__ = [
     "InferRequest",
     "InferResponse",
-    "RequestLimits",
     "RequestedOutput",
     "decode_request",
     "decompress",
@@ -48,31 +63,10 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 _REQUEST_FIELDS = frozenset({"id", "inputs", "outputs", "parameters"})
 _INPUT_FIELDS = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _OUTPUT_FIELDS = frozenset({"name", "parameters"})
-_INPUT_PARAMETERS = frozenset({"binary_data_size"})
-_OUTPUT_PARAMETERS = frozenset({"binary_data", "classification"})
-_REQUEST_PARAMETERS = frozenset(
-    {"binary_data_output", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout"}
-)
-_SCALARS = (str, int, float, bool)
-_MAX_RANK = 8
 _MAX_DIGITS = 20
-_MAX_TIMEOUT_US = 24 * 3600 * 1_000_000
 # Below this, compression costs more than it saves.
 _COMPRESS_FROM_BYTES = 1024
 _GZIP, _ZLIB = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    """Limits on one request.
-
-    Attributes:
-        max_rows: largest first dimension of an input whose first dimension is free.
-        max_json_bytes: largest JSON part.
-    """
-
-    max_rows: int
-    max_json_bytes: int
 
 
 @dataclass(slots=True)
@@ -93,6 +87,7 @@ class InferRequest:
         outputs: wanted outputs, in order.
         parameters: those that the model reads.
         timeout_s: time limit, or None.
+        priority: requests of a lower one go first; 0: that of no wish.
     """
 
     id: str | None
@@ -100,6 +95,7 @@ class InferRequest:
     outputs: list[RequestedOutput]
     parameters: dict[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    priority: int = 0
 
 
 @dataclass(slots=True)
@@ -169,15 +165,16 @@ def decode_request(
     identifier = message.get("id")
     if identifier is not None and not isinstance(identifier, str):
         raise InvalidRequestError(f"expected a string, received {identifier!r:.64}", where="id")
-    parameters = _parameters(message, "parameters", _REQUEST_PARAMETERS | signature.parameters)
-    _refuse_unoffered(parameters)
+    parameters = _parameters(message, "parameters", REQUEST_PARAMETERS | signature.parameters)
+    refuse_sequences(parameters)
     binary_outputs = _flag(parameters, "binary_data_output", "parameters", False)
     return InferRequest(
         identifier,
         _decode_inputs(message, view[length:], signature, limits.max_rows),
         _decode_outputs(message.get("outputs"), signature.outputs, binary_outputs),
         {name: value for name, value in parameters.items() if name in signature.parameters},
-        _timeout_s(parameters),
+        timeout_s_of(parameters),
+        priority_of(parameters),
     )
 
 
@@ -220,7 +217,7 @@ def _decode_raw(body: Body, signature: Signature, limits: RequestLimits) -> Infe
             hint=f"name the shape in a JSON part, and its size in {HEADER_LENGTH}",
         )
     shape = [rows if size < 0 else size for size in spec.shape]
-    _check_rows(shape, spec, limits.max_rows, f"input `{spec.name}`")
+    check_rows(shape, spec, limits.max_rows, f"input `{spec.name}`")
     if spec.datatype != "BYTES":
         tensor = decode_binary(memoryview(body), spec.datatype, shape, f"input `{spec.name}`")
     elif len(body) > MAX_ELEMENT_BYTES:
@@ -251,49 +248,8 @@ def _parameters(message: dict[str, Any], where: str, known: frozenset[str]) -> d
         return {}
     if not isinstance(parameters, dict):
         raise InvalidRequestError("expected an object", where=where)
-    if "shared_memory_region" in parameters:
-        raise NotFoundError(
-            "no shared memory region is registered: this server does not offer shared memory",
-            where=where,
-            hint="send the tensor in the body",
-        )
-    if not parameters.keys() <= known:
-        unknown = min(parameters.keys() - known)
-        raise InvalidRequestError(
-            f"expected the parameters {', '.join(sorted(known))}, received `{shorten(unknown)}`",
-            where=where,
-            hint=did_you_mean(unknown, known),
-        )
-    for name, value in parameters.items():
-        if not isinstance(value, _SCALARS):
-            raise InvalidRequestError("expected a string, a number, true or false", where=f"{where}.{name}")
+    check_parameters(parameters, where, known)
     return parameters
-
-
-def _refuse_unoffered(parameters: dict[str, Any]) -> None:
-    """Raise for parameters of extensions that the server does not offer, unless they ask for nothing."""
-    for name in ("sequence_id", "sequence_start", "sequence_end"):
-        if parameters.get(name):
-            raise InvalidRequestError(
-                "sequences are not offered: no model of this server keeps state between requests",
-                where=f"parameters.{name}",
-            )
-    if parameters.get("priority"):
-        raise InvalidRequestError(
-            "priorities are not offered: requests are answered in the order of their arrival",
-            where="parameters.priority",
-        )
-
-
-def _timeout_s(parameters: dict[str, Any]) -> float | None:
-    timeout = parameters.get("timeout", 0)
-    if type(timeout) is not int or not 0 <= timeout <= _MAX_TIMEOUT_US:
-        raise InvalidRequestError(
-            f"expected microseconds, an integer from 0 (no limit) to {_MAX_TIMEOUT_US}, "
-            f"received {timeout!r:.64}",
-            where="parameters.timeout",
-        )
-    return timeout / 1e6 if timeout else None
 
 
 def _flag(parameters: dict[str, Any], name: str, where: str, default: bool) -> bool:
@@ -321,11 +277,12 @@ def _decode_inputs(
         if not isinstance(entry, dict):
             raise InvalidRequestError("expected an object", where=where)
         _expect_fields(entry, _INPUT_FIELDS, where)
-        spec = _spec_of(entry, specs, where, "input")
+        spec = spec_of(_name_of(entry, where), specs, where, "input")
         if spec.name in tensors:
-            raise InvalidRequestError(f"expected each input once, received `{spec.name}` twice", where=where)
+            raise repeated(spec.name, where, "input")
         # The size of the body limits lists: several rows have one value each, or one row has many.
-        shape = _shape_of(entry, spec, None if spec.name in signature.lists else max_rows, where)
+        limit = None if spec.name in signature.lists else max_rows
+        shape = check_shape(entry.get("datatype"), entry.get("shape"), spec, limit, where)
         size = _binary_size(entry, where)
         if size is None:
             tensors[spec.name] = decode_json(entry.get("data"), spec.datatype, shape, f"{where}.data")
@@ -342,64 +299,19 @@ def _decode_inputs(
             f"expected {offset} bytes after the JSON, as the inputs' binary_data_size say,"
             f" received {len(binary)}"
         )
-    missing = [name for name in specs if name not in tensors]
-    if missing:
-        raise InvalidRequestError(
-            f"expected the inputs {', '.join(specs)}; missing: {', '.join(missing)}", where="inputs"
-        )
-    return tensors
+    check_all_given(tensors, signature.required_inputs)
+    return signature.completed(tensors) if signature.defaults else tensors
 
 
-def _spec_of(entry: dict[str, Any], specs: Mapping[str, TensorSpec], where: str, kind: str) -> TensorSpec:
+def _name_of(entry: dict[str, Any], where: str) -> str:
     name = entry.get("name")
     if not isinstance(name, str):
         raise InvalidRequestError("expected a string", where=f"{where}.name")
-    spec = specs.get(name)
-    if spec is None:
-        raise InvalidRequestError(
-            f"expected an {kind} of the model ({', '.join(specs)}), received `{shorten(name)}`",
-            where=f"{where}.name",
-            hint=did_you_mean(name, specs),
-        )
-    return spec
-
-
-def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int | None, where: str) -> list[int]:
-    datatype = entry.get("datatype")
-    if datatype != spec.datatype:
-        raise InvalidRequestError(
-            f"expected datatype {spec.datatype}, received {shorten(str(datatype))}", where=f"{where}.datatype"
-        )
-    shape = entry.get("shape")
-    if (
-        not isinstance(shape, list)
-        or len(shape) > _MAX_RANK
-        or any(type(size) is not int or size < 0 for size in shape)
-    ):
-        raise InvalidRequestError(
-            f"expected a list of at most {_MAX_RANK} sizes, integers from 0", where=f"{where}.shape"
-        )
-    fits = len(shape) == len(spec.shape) and all(
-        wanted in (-1, size) for size, wanted in zip(shape, spec.shape, strict=True)
-    )
-    if not fits:
-        raise InvalidRequestError(
-            f"expected shape {list(spec.shape)} (-1: any size), received {shape}", where=f"{where}.shape"
-        )
-    if max_rows is not None:
-        _check_rows(shape, spec, max_rows, f"{where}.shape")
-    return shape
-
-
-def _check_rows(shape: list[int], spec: TensorSpec, max_rows: int, where: str) -> None:
-    if shape and spec.shape[0] == -1 and shape[0] > max_rows:
-        raise InvalidRequestError(
-            f"expected at most {max_rows} rows in one request, received {shape[0]}", where=where
-        )
+    return name
 
 
 def _binary_size(entry: dict[str, Any], where: str) -> int | None:
-    parameters = _parameters(entry, f"{where}.parameters", _INPUT_PARAMETERS)
+    parameters = _parameters(entry, f"{where}.parameters", INPUT_PARAMETERS)
     size = parameters.get("binary_data_size")
     if size is None:
         if "data" not in entry:
@@ -427,15 +339,11 @@ def _decode_outputs(listed: Any, specs: Mapping[str, TensorSpec], binary: bool) 
         if not isinstance(entry, dict):
             raise InvalidRequestError("expected an object", where=where)
         _expect_fields(entry, _OUTPUT_FIELDS, where)
-        name = _spec_of(entry, specs, where, "output").name
+        name = spec_of(_name_of(entry, where), specs, where, "output").name
         if name in wanted:
-            raise InvalidRequestError(f"expected each output once, received `{name}` twice", where=where)
-        parameters = _parameters(entry, f"{where}.parameters", _OUTPUT_PARAMETERS)
-        if parameters.get("classification"):
-            raise InvalidRequestError(
-                "the classification extension is not offered: the outputs are vectors, not class scores",
-                where=f"{where}.parameters.classification",
-            )
+            raise repeated(name, where, "output")
+        parameters = _parameters(entry, f"{where}.parameters", OUTPUT_PARAMETERS)
+        refuse_classification(parameters, where)
         wanted[name] = RequestedOutput(name, _flag(parameters, "binary_data", f"{where}.parameters", binary))
     return list(wanted.values())
 

@@ -41,7 +41,10 @@ def model_configuration(name: str, signature: Signature, max_rows: int) -> dict[
         "platform": signature.platform,
         "backend": signature.platform,
         "max_batch_size": 0,
-        "input": [_configured(spec) for spec in signature.inputs.values()],
+        "input": [
+            _configured(spec) | ({"optional": True} if spec.name in signature.defaults else {})
+            for spec in signature.inputs.values()
+        ],
         "output": [_configured(spec) for spec in signature.outputs.values()],
         "parameters": {
             name: {"string_value": value}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
 
@@ -47,6 +48,8 @@ DATATYPES: dict[str, np.dtype[Any]] = {
 }
 """NumPy dtype of each datatype. An element of BYTES is a ``bytes`` object."""
 
+_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+
 MAX_ELEMENT_BYTES = 1 << 20
 """Longest element of a BYTES tensor."""
 
@@ -59,9 +62,9 @@ def datatype_of(dtype: np.dtype[Any]) -> str:
     Raises:
         InvalidRequestError: the protocol has no such datatype.
     """
-    for name, known in DATATYPES.items():
-        if known == dtype:
-            return name
+    name = _NAMES.get(dtype)
+    if name is not None:
+        return name
     raise InvalidRequestError(f"expected a dtype the KServe protocol has, received {dtype}")
 
 
@@ -130,9 +133,13 @@ def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
                 where=where,
             )
         return np.array(elements, dtype=dtype)
-    _expect_kinds(kinds, {int, float}, "numbers", datatype, where)
-    with np.errstate(over="ignore"):
-        tensor = np.array(elements, dtype=np.float64).astype(dtype)
+    _expect_kinds(kinds, _NUMBERS, "numbers", datatype, where)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = np.array(elements, dtype=np.float64)
+        tensor = wide.astype(dtype, copy=False)
+        # One product instead of a look at each element: where it is small, each of them is.
+        if wide.dot(wide) < _SAFE_SQUARES[datatype]:
+            return tensor
     if not np.isfinite(tensor).all():
         raise InvalidRequestError(
             f"expected finite {datatype} elements, received one out of range", where=where
@@ -140,9 +147,16 @@ def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
     return tensor
 
 
-def _expect_kinds(kinds: set[type], allowed: set[type], what: str, datatype: str, where: str) -> None:
-    wrong = kinds - allowed
-    if wrong:
+_NUMBERS: frozenset[type] = frozenset({int, float})
+_SAFE_SQUARES = {
+    name: (float(np.finfo(DATATYPES[name]).max) / 2) ** 2 if name != "FP64" else 1e300
+    for name in ("FP16", "FP32", "FP64")
+}
+
+
+def _expect_kinds(kinds: set[type], allowed: AbstractSet[type], what: str, datatype: str, where: str) -> None:
+    if not kinds <= allowed:
+        wrong = kinds - allowed
         names = sorted(_KIND_NAMES.get(kind, kind.__name__) for kind in wrong)
         raise InvalidRequestError(
             f"expected {what} for datatype {datatype}, received {' and '.join(names)}", where=where

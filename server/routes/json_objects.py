@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from graphbox.errors import InvalidRequestError
-from graphbox.server.body import json_too_large, parse_object, read_body, shorten
+from graphbox.server.body import json_too_large, parse_object, shorten
 from graphbox.server.services import Services
 
 __all__ = ["answer_objects", "documented_body"]
@@ -48,19 +48,18 @@ async def answer_objects(
     Raises:
         RefusedError: 413, the body is too large.
         InvalidRequestError: the body is something else, or the list too long.
-        ClientLeftError: the client closed the connection.
     """
     limit_bytes = services.settings.max_json_bytes
     if int(request.headers.get("content-length", "0")) > limit_bytes:
         raise json_too_large(limit_bytes)
-    body = await read_body(request.receive)
+    body = await request.body()
     most = services.settings.rows_limit(model)
 
     def work() -> bytes:
         return answer(_objects(parse_object(body, limit_bytes), key, most))
 
     is_long = long or len(body) > _LONG_BODY_BYTES
-    content = await services.executor.run_while_connected(request.receive, work, long=is_long)
+    content = await services.executor.run(work, long=is_long)
     return Response(content, media_type="application/json")
 
 

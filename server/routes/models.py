@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from graphbox.errors import InvalidRequestError, NotFoundError
-from graphbox.server.index import nearest
+from graphbox.server.index import Question, nearest
 from graphbox.server.problem import RefusedError
 from graphbox.server.repository import Known
 from graphbox.server.routes import API_PREFIX
@@ -33,6 +33,11 @@ router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
 Name = Annotated[str, Path(description="name of the model", max_length=128)]
 Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
+Allow = Annotated[
+    list[str] | None,
+    Query(description="original ids that alone may be among the neighbours; all when left out"),
+]
+Deny = Annotated[list[str] | None, Query(description="original ids that may not be among the neighbours")]
 NodeType = Annotated[
     str | None, Query(alias="type", description="node type; needed when several have this id")
 ]
@@ -107,6 +112,8 @@ def neighbors(
     linked: Annotated[
         bool, Query(description="whether nodes that a known link joins to the query are among them")
     ] = True,
+    allow: Allow = None,
+    deny: Deny = None,
     version: Version = None,
 ) -> NeighborAnswer:
     """Return the nodes whose vectors are nearest to that of one node, with the links known between them."""
@@ -117,7 +124,7 @@ def neighbors(
         )
     with services.repository.use(name, version) as served:
         query_type, index = served.find(id, node_type)
-        found = nearest(served, query_type, index, k, linked)
+        (found,) = nearest(served, [Question(query_type, index, allow, deny or ())], k, linked)
         links = served.artifact.links.between(query_type, index, found.node_type, found.index)
         return NeighborAnswer(
             model=served.name,
@@ -166,6 +173,13 @@ def ids(
                 for found_type, identifier in served.ids_with_prefix(prefix, limit, node_type)
             ]
         )
+
+
+@router.get("/{name}/example")
+def example(name: Name, services: ServicesDep, version: Version = None) -> dict[str, Any]:
+    """Return the inputs of the example request of the model, as an infer request has them."""
+    with services.repository.use(name, version) as served:
+        return {"inputs": served.artifact.example_inputs()}
 
 
 def _running(effective: Mapping[str, Any]) -> Running:

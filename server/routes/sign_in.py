@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from graphbox.server.gateway import too_large
 from graphbox.server.page import TOKEN_PATH, token_page
+from graphbox.server.problem import too_large
 from graphbox.server.services import ServicesDep
 
 router = APIRouter(include_in_schema=False)
@@ -43,16 +43,10 @@ async def _form_bytes(request: Request) -> bytes:
     Raises:
         RefusedError: 413, it is too large.
     """
-    body = bytearray()
-    size_bytes = 0
-    # Read to its end even if too large: the connection closes otherwise before the client reads the answer.
-    async for chunk in request.stream():
-        size_bytes += len(chunk)
-        if size_bytes <= _MAX_FORM_BYTES:
-            body += chunk
-    if size_bytes > _MAX_FORM_BYTES:
+    body = await request.body()
+    if len(body) > _MAX_FORM_BYTES:
         raise too_large(_MAX_FORM_BYTES)
-    return bytes(body)
+    return body
 
 
 def _field(form: bytes, name: str) -> bytes:

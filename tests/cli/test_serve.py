@@ -64,6 +64,19 @@ def test_serve_says_where_and_ends_well(server: subprocess.Popen[str]) -> None:
         server.communicate(timeout=60)
 
 
+def test_several_workers_are_announced_once(finished: Path) -> None:
+    command = [sys.executable, "-m", "graphbox", "-C", str(finished / "workspace"), "serve", "--port", "0"]
+    with subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        lines += process.stderr.readlines()
+    assert process.returncode == 0
+    assert re.search(r"serving .* on http://127\.0\.0\.1:\d+/ \(Ctrl-C stops\)", lines[0])
+    assert "models ready: " in lines[1]
+    assert len(lines) == 2
+
+
 Serve = Callable[..., tuple[subprocess.Popen[str], str]]
 
 

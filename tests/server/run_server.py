@@ -1,4 +1,4 @@
-"""Serves with the settings given as JSON; prints the address once requests are accepted."""
+"""Serves with the settings given as JSON; prints its addresses once requests are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> int:
         if name in given:
             given[name] = tuple(Path(item) if name == "models" else item for item in given[name])
     try:
-        serve(Settings(**given), on_start=lambda url: print(url, flush=True))
+        serve(Settings(**given), on_start=lambda *addresses: print(*filter(None, addresses), flush=True))
     except GraphboxError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -29,6 +29,7 @@ class ServerProcess:
     process: subprocess.Popen[str]
     url: str
     log: Path
+    grpc_address: str = ""
 
     @property
     def port(self) -> int:
@@ -81,12 +82,13 @@ def start_process(settings: dict[str, Any], log: Path) -> ServerProcess:
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         ready = selector.select(START_TIMEOUT_S)
-    url = process.stdout.readline().strip() if ready else ""
-    if not url:
+    addresses = process.stdout.readline().split() if ready else []
+    if not addresses:
         process.kill()
         process.wait(10)
+        process.stdout.close()
         raise AssertionError(f"the server did not start:\n{log.read_text()}")
-    return ServerProcess(process, url, log)
+    return ServerProcess(process, addresses[0], log, *addresses[1:])
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0, what: str = "the condition") -> None:

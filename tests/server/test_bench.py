@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,14 +64,6 @@ def test_requests_are_measured_where_an_event_loop_runs(tmp_path: Path) -> None:
         return bench_requests({"model": path}, (1,), seconds=0.05)
 
     assert asyncio.run(notebook())["model"]
-
-
-def test_measured_requests_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "model" / "1"
-    write_vectors(path, name="model")
-    caplog.set_level(logging.INFO)
-    bench_requests({"model": path}, (1,), seconds=0.05)
-    assert not [record for record in caplog.records if record.name.startswith("graphbox.server.access")]
 
 
 def test_damaged_version_is_not_measured(tmp_path: Path) -> None:

@@ -307,7 +307,9 @@ def test_a_damaged_version_is_unavailable_and_the_others_are_listed(
 
             wait_until(lambda: "LOADING" not in states().values(), 60, "both models to be opened")
             assert states() == {
-                **dict.fromkeys(("item", "item.onnx", "item.unseen"), "READY"),
+                **dict.fromkeys(
+                    ("item", "item.onnx", "item.unseen", "item.nearest", "item.nearest_vectors"), "READY"
+                ),
                 **dict.fromkeys(("taste", "taste.onnx"), "UNAVAILABLE"),
             }
             assert client.get("/api/v1/models").status_code == 200

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from graphbox.workspace import Workspace
+from tests.server.sample_models import add_model, write_wide_encoder
 from tests.server.server_process import ServerProcess, StartServer, start_process, wait_until
 
 HEAD = b"POST /v2/models/companion/infer HTTP/1.1\r\nHost: localhost\r\n"
@@ -299,3 +300,61 @@ def test_garbage(strict: ServerProcess) -> None:
             send(connection, data)
             assert status(read_all(connection)) in {400, 408}
     assert httpx.get(f"{strict.base}/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("name", [b"Host", b"Authorization", b"Content-Encoding"])
+def test_headers_that_say_something_twice(strict: ServerProcess, name: bytes) -> None:
+    """A proxy may have checked the first, where the server would use the last."""
+    twice = name + b": localhost\r\n" + name + b": other\r\n"
+    with connect(strict) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n" + twice + b"\r\n")
+        answer = connection.recv(65536)
+        assert status(answer) == 400
+        assert b"repeated_header" in answer
+        # The connection itself is sound.
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status(connection.recv(65536)) == 200
+
+
+def test_a_deep_pipeline_is_answered_in_part(strict: ServerProcess) -> None:
+    """A packet of 64 KiB holds a thousand requests, each of which would wait in memory."""
+    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connect(strict) as connection:
+        send(connection, one * 1000)
+        answer = read_all(connection)
+    answered = answer.count(b"HTTP/1.1 200")
+    assert 1 <= answered <= 200
+    assert answer.count(b"connection: close") == 1
+
+
+def test_a_client_that_does_not_read_is_dropped(start_server: StartServer, tmp_path: Path) -> None:
+    """It is told apart from a slow one by the time in which it reads nothing."""
+    workspace = Workspace(tmp_path / "workspace", create=True)
+    add_model(workspace, "wide", write_wide_encoder)
+    server = start_server(workspace=workspace.root, body_timeout_s=0.5)
+    ids = [f"p{number}" for number in range(20_000)]
+    body = json.dumps(
+        {"inputs": [{"name": "id", "datatype": "BYTES", "shape": [len(ids)], "data": ids}]}
+    ).encode()
+    head = b"POST /v2/models/wide/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(head % len(body) + body)
+        wait_until(
+            lambda: 'route="/v2/models/{model}/infer",status="200"' in metrics_of(server), what="the answer"
+        )
+        wait_until(lambda: open_connections(server) == 0, what="the connection to be dropped")
+
+
+def metrics_of(server: ServerProcess) -> str:
+    return httpx.get(f"{server.base}/metrics").text
+
+
+def open_connections(server: ServerProcess) -> int:
+    """Return how many connections the server has, by the table of the system."""
+    port = f":{server.port:04X}"
+    lines = Path(f"/proc/{server.process.pid}/net/tcp").read_text().splitlines()[1:]
+    established = "01"
+    return sum(line.split()[1].endswith(port) and line.split()[3] == established for line in lines)

@@ -189,7 +189,12 @@ def test_empty_batch(triton_client: Any) -> None:
 
 def test_repository_index(triton_client: Any) -> None:
     index = {model["name"]: model for model in triton_client.get_model_repository_index()}
-    assert set(index) == {"companion", "companion.onnx", "section", "numbers"}
+    nearest = {
+        name + suffix
+        for name in ("companion", "section", "numbers")
+        for suffix in (".nearest", ".nearest_vectors")
+    }
+    assert set(index) == {"companion", "companion.onnx", "section", "numbers", *nearest}
     triton_client.infer("companion", [id_input(["zsh"])])
     index = {model["name"]: model for model in triton_client.get_model_repository_index()}
     assert index["companion"] == {"name": "companion", "version": "1", "state": "READY", "reason": ""}

@@ -318,3 +318,26 @@ def is_taken(connection: sqlite3.Connection) -> bool:
     except sqlite3.OperationalError:
         return False
     return True
+
+
+def test_a_user_without_a_home_folder(shared_workspace: Workspace, tmp_path: Path) -> None:
+    """As in a container whose user is a number alone."""
+    code = (
+        "import os, pwd, sys, pathlib\n"
+        "del os.environ['HOME']\n"
+        "pwd.getpwuid = lambda number: (_ for _ in ()).throw(KeyError(number))\n"
+        "try:\n    pathlib.Path.home()\nexcept RuntimeError:\n    pass\nelse:\n    sys.exit('there is one')\n"
+        "from graphbox.server import Settings\nfrom graphbox.server.app import create_app\n"
+        f"create_app(Settings(workspace=pathlib.Path({str(shared_workspace.root)!r})))\n"
+        "from graphbox.cli.app import _write_traceback\n"
+        "print(_write_traceback(['serve']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"HOME": "/", "TMPDIR": str(tmp_path)},
+    )
+    assert ended.stdout.startswith(f"{tmp_path}/error-")

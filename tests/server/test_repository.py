@@ -15,7 +15,9 @@ from graphbox.artifact import Artifact
 from graphbox.artifact.forgetting import nodes_held, write_without
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import BackendMissingError, FormatError, InvalidRequestError, NotFoundError, UsageError
-from graphbox.server.repository import Readiness, Repository
+from graphbox.server.counters import Counters
+from graphbox.server.readiness import Readiness
+from graphbox.server.repository import Repository
 from graphbox.server.slot import Slot
 from graphbox.server.sources import VersionFolder
 from graphbox.workspace import Workspace
@@ -387,7 +389,7 @@ def test_version_that_is_rewritten_is_opened_anew(workspace: Workspace) -> None:
 def test_open_and_close_many_times(workspace: Workspace) -> None:
     """A slot that is opened, used and closed by several threads never gives a closed model."""
     record = workspace.model("companion")
-    slot = Slot(VersionFolder("companion", 1, record.path, "encoder"), "auto", 1)
+    slot = Slot(VersionFolder("companion", 1, record.path, "encoder"), "auto", 1, Counters.of_one_process())
     stop = threading.Event()
 
     def use() -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphbox.errors import FormatError, NotFoundError, TimeLimitError, UsageError
-from graphbox.server.repository import Readiness, Repository
+from graphbox.server.readiness import Readiness
+from graphbox.server.repository import Repository
 from graphbox.server.sources import Listing, WatchedSource
 from graphbox.workspace import Workspace
 from graphbox.workspace.forgettings import exchange_folders

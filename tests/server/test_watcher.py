@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from graphbox.deploy import DeployedModel, open_model
-from graphbox.server.repository import Readiness, Repository
+from graphbox.server.readiness import Readiness
+from graphbox.server.repository import Repository
 from graphbox.server.watcher import Watcher
 from graphbox.workspace import Workspace
 from tests.server.sample_models import add_model, write_encoder, write_vectors

@@ -1,0 +1,329 @@
+"""Runs the calls of a signature, joined: short ones on the event loop, long ones on threads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from graphbox.deploy.cancellation import Cancellation, ExecutionCancelledError
+from graphbox.deploy.joining import answer_joined, batch_key
+from graphbox.deploy.signature import Outputs, Signature
+from graphbox.errors import InvalidRequestError, NotFoundError, TimeLimitError
+from graphbox.server.executor import CostEstimate, Executor
+from graphbox.server.problem import RefusedError
+
+__all__ = ["Batcher", "Call", "Outcome"]
+
+_DEFAULT_PRIORITY = 1 << 15
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a call.
+
+    Attributes:
+        outputs: by name; None where there is an error.
+        error: why there are none.
+        begun_ns: when the execution began, by `time.perf_counter_ns`.
+        ended_ns: when it ended.
+    """
+
+    outputs: Outputs | None
+    error: Exception | None
+    begun_ns: int
+    ended_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a signature, decoded and checked by its transport.
+
+    Attributes:
+        inputs: by name, of the dtypes and shapes of the signature.
+        parameters: those that the signature reads.
+        timeout_s: time limit from ``started_ns``; None: no limit.
+        priority: calls of a lower one go first, 0: that of no wish.
+        started_ns: when the request began, by `time.perf_counter_ns`.
+        received_ns: when all of it was there.
+        decoded_ns: when its inputs were decoded.
+        is_cancelled: nobody waits for the outcome.
+    """
+
+    inputs: Outputs
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+    priority: int = 0
+    started_ns: int = 0
+    received_ns: int = 0
+    decoded_ns: int = 0
+    is_cancelled: bool = False
+    _done: Callable[[Outcome], None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _execution: _Execution | None = None
+
+    def cancel(self) -> None:
+        """Give up the call: its outcome is not delivered; an execution of it alone ends soon."""
+        self.is_cancelled = True
+        self._done = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._execution is not None:
+            self._execution.call_left()
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Pass on the outcome, once."""
+        done, self._done = self._done, None
+        self._execution = None  # which refers to its calls: they would wait for the collector
+        if self._timer is not None:
+            self._timer.cancel()
+        if done is not None:
+            done(outcome)
+
+
+class _Execution:
+    """Joined calls on a thread; cancelled when the last of them is."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.calls = calls
+        self.cancellation = Cancellation()
+        for call in calls:
+            call._execution = self
+
+    def call_left(self) -> None:
+        if all(call.is_cancelled for call in self.calls):
+            self.cancellation.cancel()
+
+
+class Batcher:
+    """The calls of one signature that wait or run. Belongs to the thread of an event loop.
+
+    Calls that arrive while the event loop reads its sockets are joined. Where an execution runs on a thread,
+    later calls wait for its end to be joined, the first of them for ``max_wait_s`` at most; where nothing
+    runs, nothing waits.
+
+    Args:
+        signature: what is called.
+        executor: threads of long executions.
+        max_wait_s: longest time for which a call waits to be joined.
+        max_rows: most work of one joined execution, as `Signature.work` counts it.
+        max_queue_s: most work that waits, by its estimated time; further calls are refused.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        executor: Executor,
+        *,
+        max_wait_s: float,
+        max_rows: int,
+        max_queue_s: float,
+    ) -> None:
+        self.cost = CostEstimate()
+        self.executions = 0
+        self._signature = signature
+        self._executor = executor
+        self._max_wait_s = max_wait_s
+        self._max_rows = max_rows
+        self._max_queue_ns = max_queue_s * 1e9
+        self._queue: list[tuple[Call, int]] = []
+        self._queued_ns = 0.0
+        self._is_scheduled = False
+        self._running = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait."""
+        return len(self._queue)
+
+    def submit(self, call: Call, done: Callable[[Outcome], None]) -> None:
+        """Take a call; ``done`` is called once with its outcome, after this method has returned.
+
+        Raises:
+            RefusedError: 503, too much waits.
+            TimeLimitError: the time limit has passed.
+        """
+        work = self._signature.work(call.inputs)
+        estimate_ns = self.cost.at_least_ns(work)
+        if self._queue and self._queued_ns + estimate_ns > self._max_queue_ns:
+            raise _overloaded(len(self._queue))
+        loop = asyncio.get_running_loop()
+        if call.timeout_s is not None:
+            left_s = call.timeout_s - (time.perf_counter_ns() - call.started_ns) / 1e9
+            if left_s <= 0:
+                raise _too_late(call)
+            call._timer = loop.call_later(left_s, self._time_out, call)
+        call._done = done
+        self._queue.append((call, work))
+        self._queued_ns += estimate_ns
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            # After the other sockets of this turn of the loop were read.
+            loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        queue, self._queue, self._queued_ns = self._queue, [], 0.0
+        if len(queue) == 1:
+            self._run([queue[0][0]], queue[0][1])
+            return
+        if any(call.priority for call, _ in queue):
+            queue.sort(key=lambda each: each[0].priority or _DEFAULT_PRIORITY)
+        if not self._signature.joinable:
+            for call, work in queue:
+                self._run([call], work)
+            return
+        for group in self._groups(queue):
+            self._run_group(group)
+
+    def _groups(self, queue: Sequence[tuple[Call, int]]) -> list[list[tuple[Call, int]]]:
+        """Return calls by their keys, in the order of the first of each."""
+        groups: dict[Hashable, list[tuple[Call, int]]] = {}
+        for entry in queue:
+            call = entry[0]
+            if call.is_cancelled:
+                continue
+            key = batch_key(self._signature, call.inputs, call.parameters)
+            groups.setdefault(id(call) if key is None else key, []).append(entry)
+        return list(groups.values())
+
+    def _run_group(self, group: Sequence[tuple[Call, int]]) -> None:
+        """Run calls that may be joined, in as few executions as are short."""
+        calls: list[Call] = []
+        total = 0
+        for call, work in group:
+            if calls and (total + work > self._max_rows or not self._may_grow(total, total + work)):
+                self._run(calls, total)
+                calls, total = [], 0
+            calls.append(call)
+            total += work
+        if calls:
+            self._run(calls, total)
+
+    def _may_grow(self, work: int, larger: int) -> bool:
+        """Return whether joining keeps an execution on the event loop there."""
+        return self.cost.is_short(larger) or not self.cost.is_short(work)
+
+    def _run(self, calls: list[Call], work: int) -> None:
+        """Run calls as one execution, now or on a thread; or keep them while another one runs."""
+        if len(calls) == 1 and calls[0].is_cancelled:
+            return
+        if self.cost.is_short(work):
+            self._finish(calls, self._execute(calls, work))
+            return
+        may_wait = self._running and self._signature.joinable and work < self._max_rows
+        if may_wait and not self._is_overdue(calls[0]):
+            self._keep(calls)
+            return
+        self._start(calls, work)
+
+    def _is_overdue(self, call: Call) -> bool:
+        return time.perf_counter_ns() - call.decoded_ns >= self._max_wait_s * 1e9
+
+    def _keep(self, calls: Sequence[Call]) -> None:
+        """Queue calls again, until an execution ends or the first of them has waited long enough."""
+        for call in calls:
+            work = self._signature.work(call.inputs)
+            self._queue.append((call, work))
+            self._queued_ns += self.cost.at_least_ns(work)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._max_wait_s, self._flush)
+
+    def _execute(self, calls: Sequence[Call], work: int) -> list[Outcome]:
+        begun = time.perf_counter_ns()
+        try:
+            found = answer_joined(self._signature, [call.inputs for call in calls], calls[0].parameters)
+        finally:  # a refusal may take longer than an answer: it looks for ids that are alike
+            ended = time.perf_counter_ns()
+            self.cost.observe(work, ended - begun)
+            self.executions += 1
+        return [
+            Outcome(None, _of_request(each), begun, ended)
+            if isinstance(each, Exception)
+            else Outcome(each, None, begun, ended)
+            for each in found
+        ]
+
+    def _start(self, calls: list[Call], work: int) -> None:
+        """Run calls on a thread."""
+        execution = _Execution(calls)
+        loop = asyncio.get_running_loop()
+        try:
+            future = self._executor.submit(
+                lambda: self._execute(calls, work), execution.cancellation, long=self.cost.is_long(work)
+            )
+        except RefusedError as refusal:
+            now = time.perf_counter_ns()
+            self._finish(calls, [Outcome(None, refusal, now, now) for _ in calls])
+            return
+        self._running += 1
+        future.add_done_callback(
+            lambda ended: loop.call_soon_threadsafe(self._end, calls, ended) if not loop.is_closed() else None
+        )
+
+    def _end(self, calls: Sequence[Call], future: Future[list[Outcome]]) -> None:
+        """Pass on what a thread has found, and run what waited for it."""
+        self._running -= 1
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or isinstance(error, ExecutionCancelledError):
+            outcomes = [_refused(_ended()) for _ in calls]
+        elif isinstance(error, Exception):
+            outcomes = [_refused(error) for _ in calls]
+        else:
+            outcomes = future.result()
+        if self._queue and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._finish(calls, outcomes)
+
+    def _finish(self, calls: Sequence[Call], outcomes: Sequence[Outcome]) -> None:
+        for call, outcome in zip(calls, outcomes, strict=True):
+            call.deliver(outcome)
+
+    def _time_out(self, call: Call) -> None:
+        if call._done is not None:
+            call._timer = None
+            done = call._done
+            call.cancel()
+            done(_refused(_too_late(call)))
+
+
+def _of_request(error: Exception) -> Exception:
+    """Return the error of a call whose model exists: a node that does not is a wrong request."""
+    if isinstance(error, NotFoundError):
+        return InvalidRequestError(error.message, where=error.where, hint=error.hint)
+    return error
+
+
+def _refused(error: Exception) -> Outcome:
+    now = time.perf_counter_ns()
+    return Outcome(None, error, now, now)
+
+
+def _too_late(call: Call) -> TimeLimitError:
+    return TimeLimitError(
+        f"expected an answer within {call.timeout_s:g} s, the limit of the request; it was not ready",
+        hint="send fewer rows in one request, or a longer timeout",
+    )
+
+
+def _ended() -> RefusedError:
+    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the server is stopping")
+
+
+def _overloaded(waiting: int) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "overloaded",
+        f"{waiting} requests to this model wait, as much work as this server queues",
+        hint="try again in a second",
+        headers={"retry-after": "1"},
+    )

@@ -1,0 +1,1 @@
+"""The KServe protocol over gRPC."""

@@ -1,0 +1,359 @@
+"""One HTTP/2 connection that carries calls of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+from graphbox.server.grpc.call import GrpcCall
+from graphbox.server.grpc.service import STREAM_PATH, GrpcService
+from graphbox.server.grpc.status import Status, status_of
+from graphbox.server.grpc.stream import InferStream
+from graphbox.server.http.connections import Connections, Phase
+from graphbox.server.problem import RefusedError
+
+try:
+    from graphbox import _http2
+except ImportError as error:
+    _http2_missing: ImportError | None = error
+else:
+    _http2_missing = None
+
+__all__ = ["GrpcConnection", "why_missing"]
+
+MAX_HEADER_BYTES = 16 * 1024
+MAX_CALLS = 256
+# Of one connection, besides its largest message.
+_BUFFERED_MESSAGES = 2
+# Requests of one stream that wait for their answers, before its connection is read no further.
+_MAX_PENDING = 64
+_OUTPUT_BYTES = 256 * 1024
+_TICK_S = 1.0
+# Between the announcement that the connection ends and its end, for calls that are under way.
+_NOTICE_S = 0.1
+
+
+def why_missing() -> str | None:
+    """Return why this installation has no gRPC; None: it has."""
+    return None if _http2_missing is None else str(_http2_missing)
+
+
+class GrpcConnection(asyncio.Protocol):
+    """Reads calls and passes them to a service; sends their answers once in each turn of the event loop.
+
+    Args:
+        service: answers the calls.
+        connections: all connections of the server, with their limits.
+    """
+
+    def __init__(self, service: GrpcService, connections: Connections) -> None:
+        limits = connections.limits
+        self._service = service
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._session = _http2.Http2Session(
+            streaming_paths=[STREAM_PATH],
+            announce_calls=service.needs_token,
+            max_concurrent_calls=MAX_CALLS,
+            max_header_bytes=MAX_HEADER_BYTES,
+            max_message_bytes=limits.max_body_bytes,
+            max_buffered_bytes=_BUFFERED_MESSAGES * limits.max_body_bytes,
+        )
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # set by `connection_made`
+        self._calls: dict[int, GrpcCall] = {}
+        self._streams: dict[int, InferStream] = {}
+        self._phase = Phase.ANSWERING
+        self._buffered_bytes = 0
+        self._is_writing_paused = False
+        self._is_reading_paused = False
+        self._is_flush_scheduled = False
+        self._is_closed = False
+        self._is_stopping = False
+        self._is_announced = False
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first call, or refuse the connection where no other can be closed for it."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._connections.add(self):
+            self.close()
+            return
+        self._move(Phase.HEADERS)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the interface
+        """Give up all calls."""
+        self._is_closed = True
+        self._connections.remove(self, self._phase)
+        self._phase = Phase.ANSWERING
+        self._connections.buffered_bytes -= self._buffered_bytes
+        self._buffered_bytes = 0
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for call in list(self._calls.values()):
+            self._leave(call)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse ``data`` and pass on the calls that are complete."""
+        if self._is_closed:
+            return
+        self._is_flush_scheduled = True  # by this function, at its end
+        self._handle(self._session.receive(data), time.perf_counter_ns())
+        self._count_buffered()
+        self._flush()
+        if self._phase is Phase.HEADERS:
+            self._move(Phase.IDLE)
+        if self._phase is Phase.IDLE and self._session.open_calls:
+            self._move(Phase.ANSWERING)
+            self._tick_later()
+
+    def eof_received(self) -> bool:
+        """Close the connection: a client that sends no more reads no more."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Stop reading and writing: the client does not read its answers."""
+        self._is_writing_paused = True
+        self._move(Phase.WRITING)
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read and write on."""
+        self._is_writing_paused = False
+        if self._is_closed:
+            self._move(Phase.DISCARDING)
+            return
+        self._move(Phase.ANSWERING)
+        self._tick_later()
+        self._flush()
+        self._resume_reading()
+
+    # Of a call
+
+    def header(self, stream: int, name: str) -> bytes:
+        """Return a header of a call, empty where it is missing."""
+        return self._session.header(stream, name)
+
+    def answer(self, call: GrpcCall, message: bytes, encoding: str) -> None:
+        """Send the only message of an answer."""
+        self._session.answer(call.stream, message, encoding)
+        self._end(call, Status.OK)
+
+    def send(self, call: GrpcCall, message: bytes) -> None:
+        """Send one of several messages of an answer."""
+        self._session.send(call.stream, message)
+        self._resume_reading()
+        self._flush_soon()
+
+    def finish(self, call: GrpcCall, status: Status, text: str) -> None:
+        """End an answer."""
+        self._session.finish(call.stream, status, text)
+        self._end(call, status)
+
+    def fail(self, call: GrpcCall, error: BaseException) -> None:
+        """End an answer with the status of an error."""
+        status, text = status_of(error, self._service.services.public_text, call.method)
+        self.finish(call, status, text)
+
+    # Of the other connections
+
+    def stop(self) -> None:
+        """Announce the end of the connection; a moment later, close it as soon as its calls are answered."""
+        if self._is_closed or self._is_announced:
+            return
+        self._is_announced = True
+        self._session.shut_down(last=False)
+        self._flush()
+        self._loop.call_later(_NOTICE_S, self._stop_calls)
+
+    def close(self) -> None:
+        """Close the connection at once, to make room for another one."""
+        self._is_closed = True
+        self._session.shut_down(last=True)
+        self._write(self._session.output(_OUTPUT_BYTES))
+        self._transport.close()
+
+    def drop(self) -> None:
+        """Refuse running calls and close the connection."""
+        for call in list(self._calls.values()):
+            on_left = call.on_left
+            call.finish(Status.UNAVAILABLE, "the server is stopping and this call was not finished")
+            if on_left is not None:
+                on_left()
+        self._end_connection()
+
+    def time_out(self, phase: Phase) -> None:
+        """End a wait that took too long."""
+        self._phase = Phase.ANSWERING
+        if phase in {Phase.WRITING, Phase.DISCARDING}:
+            self._is_closed = True
+            self._transport.abort()
+        else:
+            self._end_connection()
+
+    # Inside
+
+    def _handle(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
+        for event in events:
+            kind, stream = event[0], event[1]
+            if kind == _http2.CALL:
+                _, _, path, timeout_ns, message, compressed = event
+                call = self._calls.get(stream)
+                if call is None:
+                    call = self._calls[stream] = GrpcCall(self, stream, path, now_ns, timeout_ns)
+                call.started_ns = now_ns
+                self._receive(call, message, compressed=compressed)
+            elif kind == _http2.OPENED:
+                self._open(GrpcCall(self, stream, event[2], now_ns, event[3]))
+            elif kind == _http2.CLOSED:
+                if stream in self._calls:
+                    self._leave(self._calls[stream])
+            elif stream in self._streams:
+                self._handle_stream(self._streams[stream], event)
+
+    def _handle_stream(self, stream: InferStream, event: tuple[Any, ...]) -> None:
+        if event[0] == _http2.HALF_CLOSED:
+            stream.half_close()
+            return
+        stream.receive(event[2], compressed=event[3])
+        if stream.pending >= _MAX_PENDING:
+            self._pause_reading()
+
+    def _receive(self, call: GrpcCall, message: bytes, *, compressed: bool) -> None:
+        """Pass on a call with its only message."""
+        if compressed:
+            call.encoding = call.header("grpc-encoding").decode("latin-1") or "identity"
+        self._service.answer(call, message)
+
+    def _open(self, call: GrpcCall) -> None:
+        """Admit or refuse a call before its messages."""
+        self._calls[call.stream] = call
+        try:
+            self._service.admit(call)
+        except RefusedError as refusal:
+            call.fail(refusal)
+            return
+        if call.method == STREAM_PATH:
+            call.encoding = call.header("grpc-encoding").decode("latin-1")
+            self._streams[call.stream] = InferStream(self._service.services, call)
+            call.limit_time()
+
+    def _leave(self, call: GrpcCall) -> None:
+        """Give up a call that its client has left."""
+        call.leave()
+        self._forget(call, Status.CANCELLED)
+
+    def _end(self, call: GrpcCall, status: Status) -> None:
+        """Forget a call that is answered, and send what is to be sent."""
+        self._forget(call, status)
+        self._flush_soon()
+
+    def _forget(self, call: GrpcCall, status: Status) -> None:
+        if self._calls.pop(call.stream, None) is None:
+            return
+        if self._streams.pop(call.stream, None) is not None:
+            self._resume_reading()
+        self._service.count(call, status)
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what the session has, as far as the client reads."""
+        self._is_flush_scheduled = False
+        if self._is_closed:
+            return
+        session = self._session
+        while not self._is_writing_paused:
+            data = session.output(_OUTPUT_BYTES)
+            if not data:
+                break
+            self._write(data)
+        if (self._is_stopping and not session.open_calls) or (session.failure and session.is_finished):
+            self._end_connection()
+
+    def _end_connection(self) -> None:
+        """Send the end of the session, and wait for the client to close the connection.
+
+        Closed here while the client still sends, it is reset, and the client loses the last answers.
+        """
+        if self._is_closed or self._transport.is_closing():
+            return
+        self._is_closed = True
+        self._session.shut_down(last=True)
+        self._write(self._session.output(_OUTPUT_BYTES))
+        if not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        if self._is_reading_paused:
+            self._transport.resume_reading()
+        self._move(Phase.DISCARDING)
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._transport.write(data)
+
+    def _count_buffered(self) -> None:
+        """Count what is being received; refuse calls where it is too much for all connections together."""
+        buffered = self._session.buffered_bytes
+        grown = buffered - self._buffered_bytes
+        if not grown:
+            return
+        self._buffered_bytes = buffered
+        connections = self._connections
+        connections.buffered_bytes += grown
+        if grown > 0 and connections.buffered_bytes > connections.limits.max_buffered_bytes:
+            text = "the messages that are being received take all the memory this server gives them"
+            self._handle(self._session.refuse_incomplete(-1, Status.RESOURCE_EXHAUSTED, text), 0)
+            self._count_buffered()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and not self._is_closed:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if not self._is_reading_paused or self._is_writing_paused or self._is_closed:
+            return
+        if all(stream.pending < _MAX_PENDING for stream in self._streams.values()):
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def _stop_calls(self) -> None:
+        """Reject further calls, and end streams after the requests they have."""
+        if self._is_closed:
+            return
+        self._is_stopping = True
+        self._session.shut_down(last=True)
+        for stream in list(self._streams.values()):
+            stream.stop()
+        self._flush()
+
+    def _tick_later(self) -> None:
+        if self._ticker is None:
+            self._ticker = self._loop.call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        """Refuse calls whose messages do not come; note that the connection is idle."""
+        self._ticker = None
+        if self._is_closed or self._is_writing_paused:
+            return
+        if not self._session.open_calls:
+            self._move(Phase.IDLE)
+            return
+        limit_s = self._connections.limits.body_timeout_s
+        text = f"expected the message within {limit_s:g} s"
+        refused = self._session.refuse_incomplete(int(limit_s * 1e9), Status.DEADLINE_EXCEEDED, text)
+        self._handle(refused, time.perf_counter_ns())
+        self._count_buffered()
+        self._flush()
+        self._tick_later()
+
+    def _move(self, phase: Phase) -> None:
+        self._connections.move(self, self._phase, phase)
+        self._phase = phase

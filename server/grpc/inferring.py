@@ -1,0 +1,214 @@
+"""One request for inference, from the bytes of its message to those of its response."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+from graphbox.deploy.cancellation import Cancellation
+from graphbox.errors import TimeLimitError
+from graphbox.server.batching import Call, Outcome
+from graphbox.server.grpc.codec import (
+    InferRequest,
+    compress,
+    decode_request,
+    encode_response,
+    parse,
+    plain_message,
+)
+from graphbox.server.grpc.inference_messages import ModelInferRequest
+from graphbox.server.inference import Lease
+from graphbox.server.kserve.tensors import Tensor
+from graphbox.server.services import Services
+
+__all__ = ["Inferring", "Receiver"]
+
+# Larger messages are parsed, and larger outputs encoded, on threads.
+_SMALL_MESSAGE_BYTES = 32 * 1024
+_SMALL_ANSWER_BYTES = 64 * 1024
+
+
+class Receiver(Protocol):
+    """Gets the response to a request, or the error."""
+
+    def answer(self, message: bytes, encoding: str) -> None:
+        """Take the response; ``encoding`` names its compression, or is empty."""
+
+    def fail(self, error: BaseException) -> None:
+        """Take the error."""
+
+
+class Inferring:
+    """A request for inference until it is answered, by exactly one call of its receiver. On the event loop.
+
+    Small requests for open models need no task.
+
+    Args:
+        services: the parts of the server.
+        receiver: gets the response.
+        started_ns: when the request came in, by `time.perf_counter_ns`.
+        timeout_s: time limit of the client from then on; None: no limit.
+        encoding: compression of the request, and of the response where it is large; empty: none.
+
+    Attributes:
+        request_id: of the client; empty before it is known.
+    """
+
+    __slots__ = (
+        "_call",
+        "_encoding",
+        "_lease",
+        "_receiver",
+        "_services",
+        "_started_ns",
+        "_task",
+        "_timeout_s",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        receiver: Receiver,
+        started_ns: int,
+        timeout_s: float | None,
+        encoding: str = "",
+    ) -> None:
+        self._services = services
+        self._receiver = receiver
+        self._started_ns = started_ns
+        self._timeout_s = timeout_s
+        self._encoding = encoding
+        self._lease: Lease | None = None
+        self._call: Call | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.request_id = ""
+
+    def start(self, message: bytes) -> None:
+        """Begin to answer the request of a message."""
+        if len(message) > _SMALL_MESSAGE_BYTES or self._encoding:
+            self._task = asyncio.get_running_loop().create_task(self._start_later(message, None))
+            return
+        try:
+            wire = parse(ModelInferRequest.FromString, message)
+            self.request_id = wire.id
+            lease = self._services.inference.enter_now(wire.model_name, wire.model_version or None)
+            if lease is None:
+                self._task = asyncio.get_running_loop().create_task(self._start_later(message, wire))
+                return
+            self._lease = lease
+            self._run(lease, decode_request(wire, lease.signature, lease.limits))
+        except Exception as error:  # noqa: BLE001 - answered
+            self._fail(error)
+
+    def leave(self) -> None:
+        """Give up: the client has left."""
+        if self._call is not None:
+            self._call.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._end_lease()
+
+    async def _start_later(self, message: bytes, wire: ModelInferRequest | None) -> None:
+        """Parse the message and open the model, on threads as far as needed, then run the request."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                lease, request = await self._prepare(message, wire)
+            self._task = None
+            self._run(lease, request)
+        except TimeoutError:
+            self._fail(
+                TimeLimitError(f"expected an answer within {self._timeout_s:g} s, the limit of the call")
+            )
+        except Exception as error:  # noqa: BLE001 - answered
+            self._fail(error)
+
+    async def _prepare(self, message: bytes, wire: ModelInferRequest | None) -> tuple[Lease, InferRequest]:
+        executor = self._services.executor
+        if wire is None:
+            wire = await executor.run(lambda: self._parse(message))
+            self.request_id = wire.id
+        found = wire
+        lease = self._lease = await self._services.inference.enter(
+            found.model_name, found.model_version or None
+        )
+        return lease, await executor.run(lambda: decode_request(found, lease.signature, lease.limits))
+
+    def _parse(self, message: bytes) -> ModelInferRequest:
+        if self._encoding:
+            message = plain_message(message, self._encoding, self._services.settings.max_body_bytes)
+        return parse(ModelInferRequest.FromString, message)
+
+    def _run(self, lease: Lease, request: InferRequest) -> None:
+        limits_s = [limit for limit in (request.timeout_s, self._timeout_s) if limit is not None]
+        call = self._call = Call(
+            request.inputs,
+            request.parameters,
+            min(limits_s) if limits_s else None,
+            request.priority,
+            self._started_ns,
+            self._started_ns,
+            time.perf_counter_ns(),
+        )
+        lease.submit(call, lambda outcome: self._finish(lease, request, call, outcome))
+
+    def _finish(self, lease: Lease, request: InferRequest, call: Call, outcome: Outcome) -> None:
+        """Encode the outcome of a call and pass it on."""
+        outputs = outcome.outputs
+        if outputs is None:
+            self._fail(outcome.error or RuntimeError("a call has neither outputs nor an error"))
+            return
+
+        def encode() -> tuple[bytes, str]:
+            return compress(encode_response(lease.name, lease.version, request, outputs), self._encoding)
+
+        if sum(array.nbytes for array in outputs.values()) <= _SMALL_ANSWER_BYTES:
+            self._answer(lease, call, outcome, outputs, encode)
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            encoding = self._services.executor.submit(encode, Cancellation())
+        except Exception as error:  # noqa: BLE001 - answered
+            self._fail(error)
+            return
+
+        def encoded(done: Future[tuple[bytes, str]]) -> None:
+            if self._lease is not None and not done.cancelled():
+                self._answer(lease, call, outcome, outputs, done.result)
+
+        encoding.add_done_callback(lambda done: loop.call_soon_threadsafe(encoded, done))
+
+    def _answer(
+        self,
+        lease: Lease,
+        call: Call,
+        outcome: Outcome,
+        outputs: Mapping[str, Tensor],
+        encode: Callable[[], tuple[bytes, str]],
+    ) -> None:
+        try:
+            message, encoding = encode()
+        except Exception as error:  # noqa: BLE001 - answered
+            self._fail(error)
+            return
+        shape = next(iter(outputs.values())).shape
+        lease.answered(call, outcome, shape[0] if shape else 1)
+        lease.leave()
+        self._lease = self._call = None
+        self._receiver.answer(message, encoding)
+
+    def _fail(self, error: BaseException) -> None:
+        self._task = None
+        self._end_lease()
+        self._receiver.fail(error)
+
+    def _end_lease(self) -> None:
+        """Count the request as failed where its model is known."""
+        lease, self._lease = self._lease, None
+        self._call = None
+        if lease is not None:
+            lease.failed(self._started_ns)
+            lease.leave()

@@ -1,0 +1,473 @@
+"""One HTTP/1.1 connection: requests in, answers out, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import time
+from collections import deque
+from http import HTTPStatus
+from typing import cast
+
+import httptools
+
+from graphbox.server.http.connections import Connections, Phase
+from graphbox.server.http.exchange import Application, Exchange
+from graphbox.server.problem import RefusedError, problem_body, too_large
+
+__all__ = ["HttpConnection"]
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_HEADERS = 100
+# Requests that wait for the answer to an earlier one of the same connection.
+_MAX_PIPELINED = 64
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+# The first half tells processes apart, the second half requests.
+_ID_OF_PROCESS = os.urandom(4).hex().encode()
+_SINGLE_HEADERS = frozenset(
+    {b"authorization", b"content-encoding", b"content-length", b"host", b"inference-header-content-length"}
+)
+_request_numbers = itertools.count(1)
+_OVERLOADED = {"retry-after": "1"}
+
+
+class HttpConnection(asyncio.Protocol):
+    """Reads requests whole and passes them to an application one at a time.
+
+    Args:
+        application: answers the requests.
+        connections: all connections of the server, with their limits.
+        scheme: ``http`` or ``https``.
+    """
+
+    def __init__(self, application: Application, connections: Connections, scheme: str = "http") -> None:
+        self.scheme = scheme
+        self.client: tuple[str, int] | None = None
+        self._application = application
+        self._connections = connections
+        self._limits = connections.limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # set by `connection_made`
+        self._phase = Phase.ANSWERING
+        self._waiting: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        # Of the request that is being read.
+        self._incoming: Exchange | None = None
+        self._is_reading = False
+        self._target = b""
+        self._header_list: list[tuple[bytes, bytes]] = []
+        self._header_count = 0
+        self._header_bytes = 0
+        self._unparsed_bytes = 0
+        self._body = bytearray()
+        self._first_body = b""
+        self._body_bytes = 0
+        self._is_deaf = False
+        self._is_paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self.is_last = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first request, or refuse the connection where no other can be closed for it."""
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else None
+        if not self._connections.add(self):
+            most = self._limits.max_connections
+            message = f"all {most} connections of this server have a running request"
+            self._answer_alone(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message, b"retry-after: 1\r\n")
+            return
+        self._move(Phase.HEADERS)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the interface
+        """Tell those that answer that nobody is there any more."""
+        self._is_deaf = True
+        self._connections.remove(self, self._phase)
+        self._phase = Phase.ANSWERING
+        self._forget_body()
+        self._resume_drained()
+        left = ([self._current] if self._current else []) + list(self._waiting)
+        self._waiting.clear()
+        self._current = None
+        for exchange in left:
+            exchange.leave()
+            self._application.answered(exchange)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse ``data`` and pass on the requests that are complete."""
+        if self._is_deaf:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.is_last = True  # what follows is no HTTP; the request itself is answered
+            self._is_deaf = True
+        except httptools.HttpParserError as error:
+            self._refuse_text(error)
+            return
+        if self._phase is not Phase.DISCARDING:
+            self._settle(len(data))
+
+    def eof_received(self) -> bool:
+        """Close the connection."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Stop reading: the client does not read its answers."""
+        self._is_paused = True
+        self._transport.pause_reading()
+        self._drained = asyncio.get_running_loop().create_future()
+        if self._phase is not Phase.DISCARDING:
+            self._move(Phase.WRITING)
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        self._is_paused = False
+        self._resume_drained()
+        if self._phase is Phase.WRITING:
+            self._move(Phase.ANSWERING)
+            if self._current is None:
+                self._next()
+            elif not self._waiting:
+                self._transport.resume_reading()
+
+    # Of the parser
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._is_reading = True
+        self._target = b""
+        self._header_list = []
+        self._header_count = self._header_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Add to the target of the request."""
+        self._target += url
+        self._header_bytes += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add one header, or one trailer of a chunked body."""
+        self._header_count += 1
+        self._header_bytes += len(name) + len(value)
+        if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
+            raise ValueError("too many headers")  # ends in `_refuse_text`
+        if self._incoming is None:  # trailers say nothing that is used here
+            self._header_list.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Admit or refuse the request."""
+        self._unparsed_bytes = 0
+        target = self._target
+        if not target.startswith(b"/"):
+            target = _origin_form(target)
+        exchange = Exchange(self, target, self._header_list)
+        parser = self._parser
+        exchange.method = parser.get_method().decode("latin-1")
+        exchange.version = parser.get_http_version()
+        exchange.keeps_alive = parser.should_keep_alive()
+        given = exchange.headers.get(b"x-request-id")
+        exchange.request_id = given if given and _REQUEST_ID.fullmatch(given) else _next_request_id()
+        self._incoming = exchange
+        try:
+            if len(exchange.headers) != len(self._header_list):
+                _refuse_repeated(self._header_list)
+            self._application.admit(exchange)
+        except RefusedError as refusal:
+            self._refuse(exchange, refusal)
+            return
+        if exchange.headers.get(b"expect", b"").lower() == b"100-continue" and self._current is None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        """Add a piece of the body."""
+        exchange = self._incoming
+        if exchange is None or self._phase is Phase.DISCARDING:
+            return
+        size = len(data)
+        self._body_bytes += size
+        self._connections.buffered_bytes += size
+        if self._body_bytes > self._limits.max_body_bytes:
+            self._refuse(exchange, too_large(self._limits.max_body_bytes))
+        elif self._connections.buffered_bytes > self._limits.max_buffered_bytes:
+            self._refuse(exchange, _too_many_bodies())
+        elif not self._first_body:
+            self._first_body = data
+        else:
+            # Grows in place: to join pieces at the end would copy a large body at once.
+            if not self._body:
+                self._body += self._first_body
+            self._body += data
+
+    def on_message_complete(self) -> None:
+        """Pass on the request, or keep it until the earlier ones are answered."""
+        self._is_reading = False
+        exchange, self._incoming = self._incoming, None
+        if self._phase is Phase.DISCARDING:
+            self._transport.close()
+            self._is_deaf = True
+            return
+        if self._is_deaf:
+            return
+        if exchange is None:  # refused, and answered
+            if self._current is None and not self._is_paused:
+                self._move(Phase.IDLE)
+            return
+        exchange.body = self._body or self._first_body
+        self._forget_body()
+        exchange.received_ns = time.perf_counter_ns()
+        if self._current is None and not self._is_paused:
+            self._pass_on(exchange)
+            return
+        self._waiting.append(exchange)
+        if len(self._waiting) >= _MAX_PIPELINED:
+            self._is_deaf = self.is_last = True
+
+    # Of an exchange
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing reaches the client any more."""
+        return self._transport.is_closing()
+
+    def standing_headers(self) -> bytes:
+        """Return the headers that every answer has."""
+        return self._connections.standing_headers
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of the current answer."""
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Return when more may be written, or the client has left."""
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
+
+    def complete(self, exchange: Exchange) -> None:
+        """Continue with the next request after the answer to this one."""
+        self._application.answered(exchange)
+        if exchange is self._current:
+            self._current = None
+        if self._phase is Phase.DISCARDING:
+            return
+        if not exchange.keeps_alive:
+            self._is_deaf = True
+            self._transport.close()
+        elif not self._is_paused:
+            self._next()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_deaf = True
+        self._transport.abort()
+
+    # Of the other connections
+
+    def stop(self) -> None:
+        """Close the connection if it is idle; else its next answer is the last."""
+        self.is_last = True
+        if self._current is None and not self._waiting and not self._is_reading:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection after what was written is sent."""
+        self._is_deaf = True
+        self._transport.close()
+
+    def drop(self) -> None:
+        """Refuse the running request and close the connection."""
+        exchange = self._current or self._incoming
+        if exchange is not None and not exchange.is_answered:
+            exchange.cancel()
+            if exchange.status:
+                self.abort()
+            else:
+                exchange.keeps_alive = False
+                self._application.refuse(exchange, _stopping())
+        self.close()
+
+    def time_out(self, phase: Phase) -> None:
+        """End a wait that took too long."""
+        self._phase = Phase.ANSWERING
+        if phase is Phase.HEADERS and not self.is_closing:
+            limit_s = self._limits.header_timeout_s
+            message = f"expected a request within {limit_s:g} s"
+            self._answer_alone(HTTPStatus.REQUEST_TIMEOUT, "header_timeout", message)
+        elif phase is Phase.BODY and self._incoming is not None:
+            self._refuse(self._incoming, self._body_timeout())
+            self.close()
+        elif phase is Phase.WRITING:
+            self.abort()
+        else:
+            self.close()
+
+    # Inside
+
+    def _settle(self, received_bytes: int) -> None:
+        """Note what the connection waits for after some bytes were read."""
+        if self._current is not None or self._is_paused or self._transport.is_closing():
+            if self._current is not None and (self._waiting or self._is_reading) and not self._is_paused:
+                self._transport.pause_reading()
+            return
+        if self._incoming is not None:
+            if self._phase is not Phase.BODY:
+                self._move(Phase.BODY)
+        elif self._is_reading or self._phase is not Phase.IDLE:
+            self._unparsed_bytes += received_bytes
+            if self._unparsed_bytes > MAX_HEADER_BYTES:
+                self._refuse_headers()
+            elif self._phase is not Phase.HEADERS:
+                self._move(Phase.HEADERS)
+
+    def _pass_on(self, exchange: Exchange) -> None:
+        self._current = exchange
+        if self._phase is not Phase.ANSWERING:
+            self._move(Phase.ANSWERING)
+        self._application.answer(exchange)
+
+    def _next(self) -> None:
+        """Answer the next request that waits, or wait for one."""
+        if self._waiting:
+            # Not at once: each answer would be deeper in the stack than the one before.
+            asyncio.get_running_loop().call_soon(self._pass_on_waiting)
+            return
+        if self.is_last:
+            self.close()
+            return
+        self._unparsed_bytes = 0
+        if self._incoming is not None:
+            self._move(Phase.BODY)
+        else:
+            self._move(Phase.HEADERS if self._is_reading else Phase.IDLE)
+        self._transport.resume_reading()
+
+    def _pass_on_waiting(self) -> None:
+        if self._waiting and self._current is None and not self._transport.is_closing():
+            self._pass_on(self._waiting.popleft())
+
+    def _refuse(self, exchange: Exchange, refusal: RefusedError) -> None:
+        """Refuse a request whose body is not complete; the connection carries no other one."""
+        if self._current is not None:  # earlier ones of a pipeline are answered, this one is not
+            self._is_deaf = self.is_last = True
+            return
+        has_body = exchange.headers.get(b"content-length", b"0") != b"0"
+        has_body |= b"transfer-encoding" in exchange.headers
+        self._current = exchange
+        self._forget_body()
+        if not has_body:
+            self._incoming = None  # `on_message_complete` has nothing to pass on
+            self._application.refuse(exchange, refusal)
+            return
+        exchange.keeps_alive = False
+        self._move(Phase.DISCARDING)
+        self._application.refuse(exchange, refusal)
+        if self._connections.is_stopping:
+            self.close()
+
+    def _refuse_text(self, error: Exception) -> None:
+        """Refuse what is no HTTP, or has too many headers."""
+        if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
+            self._refuse_headers()
+        else:
+            self._answer_alone(
+                HTTPStatus.BAD_REQUEST, "invalid_http", f"expected an HTTP/1.1 request: {error}"
+            )
+
+    def _refuse_headers(self) -> None:
+        self._answer_alone(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "headers_too_large",
+            f"expected at most {MAX_HEADERS} headers of together {MAX_HEADER_BYTES} bytes",
+        )
+
+    def _answer_alone(self, status: HTTPStatus, code: str, message: str, headers: bytes = b"") -> None:
+        """Refuse what is no request, and close the connection."""
+        self._is_deaf = True
+        body = problem_body(code, message, "")
+        head = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + headers
+        self._transport.write(
+            head
+            + b"content-type: application/json\r\nconnection: close\r\ncontent-length: "
+            + str(len(body)).encode()
+            + b"\r\n\r\n"
+            + body
+        )
+        self._transport.close()
+
+    def _body_timeout(self) -> RefusedError:
+        return RefusedError(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "body_timeout",
+            f"expected the whole body within {self._limits.body_timeout_s:g} s,"
+            f" received {self._body_bytes} bytes",
+        )
+
+    def _forget_body(self) -> None:
+        self._connections.buffered_bytes -= self._body_bytes
+        self._body_bytes = 0
+        self._first_body = b""
+        if self._body:
+            self._body = bytearray()
+
+    def _move(self, phase: Phase) -> None:
+        self._connections.move(self, self._phase, phase)
+        self._phase = phase
+
+    def _resume_drained(self) -> None:
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+
+
+def _origin_form(target: bytes) -> bytes:
+    """Return path and query of a target that is a whole address; of any other one, nothing matches."""
+    try:
+        parsed = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return b"/" + target
+    path: bytes = parsed.path or b"/"
+    return path + b"?" + parsed.query if parsed.query else path
+
+
+def _next_request_id() -> bytes:
+    return b"%b%08x" % (_ID_OF_PROCESS, next(_request_numbers))
+
+
+def _refuse_repeated(header_list: list[tuple[bytes, bytes]]) -> None:
+    """Refuse headers that say twice what two readers of the request could understand differently.
+
+    Raises:
+        RefusedError: 400, one of `_SINGLE_HEADERS` is there twice.
+    """
+    names = [name for name, _ in header_list]
+    repeated = sorted(name.decode() for name in _SINGLE_HEADERS if names.count(name) > 1)
+    if repeated:
+        raise RefusedError(
+            HTTPStatus.BAD_REQUEST,
+            "repeated_header",
+            f"expected the header {repeated[0]} once, received it {names.count(repeated[0].encode())} times",
+        )
+
+
+def _stopping() -> RefusedError:
+    return RefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "stopping",
+        "the server is stopping and this request was not finished",
+        hint="send it again",
+        headers=_OVERLOADED,
+    )
+
+
+def _too_many_bodies() -> RefusedError:
+    return RefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "overloaded",
+        "the bodies of requests that are being received take all the memory this server gives them",
+        hint="try again in a second",
+        headers=_OVERLOADED,
+    )

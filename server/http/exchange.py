@@ -1,0 +1,224 @@
+"""One HTTP request and its answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+from graphbox.server.asgi import Scope
+from graphbox.server.body import Body
+from graphbox.server.problem import RefusedError
+
+if TYPE_CHECKING:
+    from graphbox.server.http.connection import HttpConnection
+
+__all__ = ["Application", "Exchange", "Headers"]
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+# A copy of a larger body costs more than another call to the system.
+_COPIED_BYTES = 64 * 1024
+_NO_BODY = frozenset({204, 304})
+
+
+class Application(Protocol):
+    """What answers the requests of a server."""
+
+    def admit(self, exchange: Exchange) -> None:
+        """Check a request whose headers are complete, before its body is read.
+
+        Raises:
+            RefusedError: it is refused; `refuse` is called next.
+        """
+
+    def refuse(self, exchange: Exchange, refusal: RefusedError) -> None:
+        """Answer a request that was refused, by `admit` or as its body is too large or too slow."""
+
+    def answer(self, exchange: Exchange) -> None:
+        """Answer a complete request, now or later, by `Exchange.respond` or `Exchange.start`."""
+
+    def answered(self, exchange: Exchange) -> None:
+        """Count a request that was answered, or whose client left: `Exchange.status` is 0."""
+
+
+class Exchange:
+    """One request and its answer. Belongs to the thread of its event loop.
+
+    Attributes:
+        method: of the request.
+        target: path and query as received, still percent-encoded.
+        path: the path as received, still percent-encoded.
+        query: what follows ``?``.
+        headers: by lower-case name; of a repeated one the last.
+        header_list: in the order of the request.
+        body: complete when `Application.answer` is called.
+        started_ns: time of the first byte that was read of the headers, by `time.perf_counter_ns`.
+        received_ns: time when the body was complete.
+        request_id: names the request in logs and in its answer.
+        route: pattern of the route that answers, for metrics.
+        scope: of the ASGI application that answers, which knows the route; None: none does.
+        status: of the answer; 0 before it.
+        is_answered: whether the answer is complete.
+        on_left: called once if the client leaves before the answer is complete.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_is_chunked",
+        "body",
+        "header_list",
+        "headers",
+        "is_answered",
+        "keeps_alive",
+        "method",
+        "on_left",
+        "path",
+        "query",
+        "received_ns",
+        "request_id",
+        "route",
+        "scope",
+        "started_ns",
+        "status",
+        "target",
+        "version",
+    )
+
+    def __init__(
+        self, connection: HttpConnection, target: bytes, header_list: list[tuple[bytes, bytes]]
+    ) -> None:
+        self._connection = connection
+        self._is_chunked = False
+        self.method = ""
+        self.version = "1.1"
+        self.keeps_alive = True
+        self.target = target
+        self.path, _, self.query = target.partition(b"?")
+        self.header_list = header_list
+        self.headers = dict(header_list)
+        self.body: Body = b""
+        self.started_ns = time.perf_counter_ns()
+        self.received_ns = 0
+        self.request_id = b""
+        self.route = "unmatched"
+        self.scope: Scope | None = None
+        self.status = 0
+        self.is_answered = False
+        self.on_left: Callable[[], None] | None = None
+
+    @property
+    def decoded_path(self) -> str:
+        """The path, percent-decoded."""
+        return unquote(self.path.decode("latin-1"))
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """Address of the client."""
+        return self._connection.client
+
+    @property
+    def scheme(self) -> str:
+        """``http`` or ``https``."""
+        return self._connection.scheme
+
+    @property
+    def client_left(self) -> bool:
+        """Whether the connection is closed or closing: an answer would reach nobody."""
+        return self._connection.is_closing
+
+    def header(self, name: bytes) -> str:
+        """Return a header, empty when it is missing."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    def respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Send the whole answer. Does nothing where the client left or was answered.
+
+        Args:
+            status: HTTP status.
+            headers: without ``content-length``.
+            body: left out of the answer to HEAD.
+        """
+        if self.is_answered:
+            return
+        self.status = status
+        if status not in _NO_BODY:
+            headers = (*headers, (b"content-length", b"%d" % len(body)))
+        head = self._head(status, headers)
+        if self.method == "HEAD" or not body:
+            self._connection.write(head)
+        elif len(body) <= _COPIED_BYTES:
+            self._connection.write(head + body)
+        else:
+            self._connection.write(head)
+            self._connection.write(body)
+        self._complete()
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Send status and headers of an answer whose body follows by `send`."""
+        if self.is_answered:
+            return
+        self.status = status
+        headers = tuple(headers)
+        has_length = status in _NO_BODY or any(name == b"content-length" for name, _ in headers)
+        if not has_length:
+            if self.version == "1.1":
+                self._is_chunked = True
+                headers = (*headers, (b"transfer-encoding", b"chunked"))
+            else:
+                self.keeps_alive = False
+        self._connection.write(self._head(status, headers))
+
+    def send(self, data: bytes) -> None:
+        """Send a part of the body."""
+        if not data or self.method == "HEAD" or self.is_answered:
+            return
+        self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+
+    def finish(self) -> None:
+        """End an answer begun by `start`."""
+        if self.is_answered:
+            return
+        if self._is_chunked and self.method != "HEAD":
+            self._connection.write(b"0\r\n\r\n")
+        self._complete()
+
+    def cancel(self) -> None:
+        """Tell what answers that the answer is not wanted any more."""
+        if self.on_left is not None:
+            on_left, self.on_left = self.on_left, None
+            on_left()
+
+    def leave(self) -> None:
+        """Note that the client has left."""
+        self.cancel()
+        self.is_answered = True
+
+    def abort(self) -> None:
+        """Close the connection amid the answer: the client must not take a part of it for the whole."""
+        self._connection.abort()
+
+    async def drain(self) -> None:
+        """Return when the client has read enough for more to be sent, or has left."""
+        await self._connection.drain()
+
+    def _complete(self) -> None:
+        self.is_answered = True
+        self.on_left = None
+        self._connection.complete(self)
+
+    def _head(self, status: int, headers: Headers) -> bytes:
+        connection = self._connection
+        pieces = [_STATUS_LINES[status], connection.standing_headers()]
+        if not self.keeps_alive or connection.is_last:
+            self.keeps_alive = False
+            pieces.append(b"connection: close\r\n")
+        for name, value in headers:
+            pieces += (name, b": ", value, b"\r\n")
+        pieces += (b"x-request-id: ", self.request_id, b"\r\n\r\n")
+        return b"".join(pieces)

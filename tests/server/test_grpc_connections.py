@@ -1,0 +1,295 @@
+"""Connections of gRPC that break the protocol, or take more than their share."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
+
+from graphbox._http2 import CALL, CLOSED, HALF_CLOSED, MESSAGE, Http2Session
+from graphbox.server.grpc.inference_messages import ModelInferRequest
+from graphbox.workspace import Workspace
+from tests.server import http2_frames as http2
+from tests.server.sample_models import PACKAGES, build_workspace, expected_embeddings
+from tests.server.server_process import ServerProcess, StartServer, start_process, wait_until
+
+ENHANCE_YOUR_CALM = 11
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return build_workspace(tmp_path_factory.mktemp("grpc") / "debian")
+
+
+@pytest.fixture(scope="module")
+def server(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    settings = {"body_timeout_s": 1, "keep_alive_s": 2, "header_timeout_s": 2, "max_connections": 40}
+    running = start_process({"port": 0, "grpc_port": 0, "workspace": workspace.root, **settings}, log)
+    running.wait_until_ready()
+    yield running
+    assert running.stop(signal.SIGTERM) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    if running.process.stdout is not None:
+        running.process.stdout.close()
+
+
+def connect(server: ServerProcess, *frames: bytes) -> socket.socket:
+    host, _, port = server.grpc_address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    if frames:
+        connection.sendall(http2.PREFACE + http2.frame(http2.SETTINGS) + b"".join(frames))
+    return connection
+
+
+def infer_message(ids: list[str]) -> bytes:
+    raw = b"".join(struct.pack("<I", len(name)) + name.encode() for name in ids)
+    entry: dict[str, Any] = {"name": "id", "datatype": "BYTES", "shape": [len(ids)]}
+    request = ModelInferRequest(model_name="companion", inputs=[entry], raw_input_contents=[raw])
+    content: bytes = request.SerializeToString()
+    return content
+
+
+def expect_service(server: ServerProcess) -> None:
+    """Others are answered as ever."""
+    with triton.InferenceServerClient(server.grpc_address) as client:
+        tensor = triton.InferInput("id", [1], "BYTES")
+        tensor.set_data_from_numpy(np.array([b"zsh"], dtype=object))
+        found = client.infer("companion", [tensor], client_timeout=20).as_numpy("embedding")
+        np.testing.assert_allclose(found, expected_embeddings(["zsh"]), rtol=1e-5)
+
+
+def goaway_code(data: bytes) -> int:
+    *_, last = [each for each in http2.frames_of(data) if each.kind == http2.GOAWAY]
+    return int.from_bytes(last.payload[4:8], "big")
+
+
+def rss_bytes(server: ServerProcess) -> int:
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        http2.PREFACE + b"\xff" * 64,
+        b"\0" * 100,
+    ],
+)
+def test_other_protocols_are_closed(server: ServerProcess, content: bytes) -> None:
+    with closing(connect(server)) as connection:
+        connection.sendall(content + b"\0" * 32)
+        http2.read_all(connection)
+    expect_service(server)
+
+
+def test_calls_by_hand(server: ServerProcess) -> None:
+    with closing(connect(server, http2.call(1, infer_message(["zsh"])))) as connection:
+        data = b""
+        while not any(each.kind == http2.DATA for each in http2.frames_of(data)):
+            data += connection.recv(65536)
+        (answer,) = [each for each in http2.frames_of(data) if each.kind == http2.DATA]
+        assert expected_embeddings(["zsh"]).tobytes()[:4] in answer.payload or answer.payload[0] == 0
+
+
+def test_a_message_that_does_not_come_is_given_up(server: ServerProcess) -> None:
+    head = http2.frame(http2.HEADERS, http2.fields(http2.call_headers()), flags=http2.END_HEADERS, stream=1)
+    part = http2.frame(http2.DATA, http2.message(b"x" * 10, announced=1000), stream=1)
+    with closing(connect(server, head, part)) as connection:
+        data = http2.read_all(connection, 15)
+    trailers = [each.payload for each in http2.frames_of(data) if each.kind == http2.HEADERS]
+    assert any(b"grpc-status" in each or len(each) > 20 for each in trailers)
+    expect_service(server)
+
+
+def test_idle_connections_end_in_order(server: ServerProcess) -> None:
+    with closing(connect(server, b"")) as silent, closing(connect(server)) as empty:
+        assert goaway_code(http2.read_all(silent, 15)) == 0
+        http2.read_all(empty, 15)
+
+
+def test_connections_beyond_the_limit_take_the_place_of_idle_ones(server: ServerProcess) -> None:
+    idle = [connect(server, b"") for _ in range(60)]
+    try:
+        expect_service(server)
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_connections_beyond_the_limit_are_refused_where_all_are_in_use(
+    start_server: StartServer, workspace: Workspace
+) -> None:
+    server = start_server(workspace=workspace.root, grpc_port=0, max_connections=3)
+    stream = http2.frame(
+        http2.HEADERS, http2.fields(http2.call_headers(http2.STREAM)), flags=http2.END_HEADERS, stream=1
+    )
+    busy = [connect(server, stream) for _ in range(3)]
+    time.sleep(0.3)
+    with closing(connect(server, stream)) as refused:
+        http2.read_all(refused, 5)
+    for connection in busy:
+        connection.close()
+    expect_service(server)
+
+
+def test_rapid_resets_end_the_connection(server: ServerProcess) -> None:
+    """CVE-2023-44487."""
+    with closing(connect(server, b"")) as connection:
+        content = infer_message(["zsh"])
+        try:
+            for number in range(4000):
+                stream = 2 * number + 1
+                reset = http2.frame(http2.RST_STREAM, struct.pack(">I", 8), stream=stream)
+                connection.sendall(http2.call(stream, content) + reset)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        assert goaway_code(http2.read_all(connection)) == ENHANCE_YOUR_CALM
+    expect_service(server)
+
+
+@pytest.mark.parametrize("kind", ["ping", "settings", "empty data", "continuation"])
+def test_floods_end_the_connection(server: ServerProcess, kind: str) -> None:
+    head = http2.frame(http2.HEADERS, http2.fields(http2.call_headers()), flags=http2.END_HEADERS, stream=1)
+    start, repeated = {
+        "ping": (b"", http2.frame(http2.PING, b"01234567")),
+        "settings": (b"", http2.frame(http2.SETTINGS)),
+        "empty data": (head, http2.frame(http2.DATA, stream=1)),
+        "continuation": (
+            http2.frame(http2.HEADERS, http2.fields(http2.call_headers()), stream=1),
+            http2.frame(http2.CONTINUATION, http2.fields({"x": "y" * 1000}), stream=1),
+        ),
+    }[kind]
+    with closing(connect(server, start)) as connection:
+        try:
+            for _ in range(200):
+                connection.sendall(repeated * 100)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        else:
+            http2.read_all(connection)
+    expect_service(server)
+
+
+def test_a_client_that_does_not_read_costs_little_memory(server: ServerProcess) -> None:
+    window = http2.frame(http2.WINDOW_UPDATE, struct.pack(">I", (1 << 31) - 1 - 65535))
+    large_windows = http2.frame(http2.SETTINGS, struct.pack(">HI", 4, (1 << 31) - 1))
+    content = infer_message(PACKAGES * 100)
+    before = rss_bytes(server)
+    with closing(connect(server, large_windows, window)) as connection:
+        connection.settimeout(3)
+        try:
+            for number in range(20_000):  # 260 MB of answers
+                connection.sendall(http2.call(2 * number + 1, content))
+        except (TimeoutError, BrokenPipeError, ConnectionResetError):
+            pass
+        assert rss_bytes(server) - before < 50 << 20
+        expect_service(server)
+    expect_service(server)
+
+
+def test_half_closed_streams_are_bounded(server: ServerProcess) -> None:
+    """Streams that stay open without requests: calls beyond the limit of a connection are refused."""
+    opened = b"".join(
+        http2.frame(
+            http2.HEADERS,
+            http2.fields(http2.call_headers(http2.STREAM)),
+            flags=http2.END_HEADERS,
+            stream=2 * number + 1,
+        )
+        for number in range(1000)
+    )
+    with closing(connect(server, opened)) as connection:
+        time.sleep(0.5)
+        connection.settimeout(5)
+        data = connection.recv(1 << 20)
+        assert any(each.kind == http2.RST_STREAM for each in http2.frames_of(data))
+        expect_service(server)
+
+
+def test_stopping_drops_what_is_not_finished(start_server: StartServer, workspace: Workspace) -> None:
+    server = start_server(workspace=workspace.root, grpc_port=0, drain_timeout_s=1, body_timeout_s=60)
+    head = http2.frame(http2.HEADERS, http2.fields(http2.call_headers()), flags=http2.END_HEADERS, stream=1)
+    with closing(connect(server, head)) as connection:
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        assert goaway_code(http2.read_all(connection, 10)) == 0
+    assert server.process.wait(10) == 0
+
+
+def test_connections_end_with_the_server(start_server: StartServer, workspace: Workspace) -> None:
+    server = start_server(workspace=workspace.root, grpc_port=0)
+    with triton.InferenceServerClient(server.grpc_address) as client:
+        assert client.is_server_live()
+        server.process.kill()
+        server.process.wait(10)
+        with pytest.raises(InferenceServerException) as caught:
+            client.is_server_live(client_timeout=5)
+        assert str(caught.value.status()) in {"StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"}
+
+
+def session(announce_calls: bool = False) -> Http2Session:
+    return Http2Session(
+        streaming_paths=[http2.STREAM],
+        announce_calls=announce_calls,
+        max_concurrent_calls=16,
+        max_header_bytes=4096,
+        max_message_bytes=4096,
+        max_buffered_bytes=16384,
+    )
+
+
+def test_random_and_mutated_frames_leave_nothing_behind() -> None:
+    """Neither a crash nor a leak: memory after 20,000 connections is that after 2,000."""
+    generator = random.Random(11)
+    recorded = http2.PREFACE + http2.frame(http2.SETTINGS)
+    for number in range(6):
+        path = http2.STREAM if number % 2 else http2.INFER
+        recorded += http2.call(2 * number + 1, b"x" * 200, path)
+    peak = 0
+    for round_ in range(20_000):
+        content = bytearray(recorded)
+        for _ in range(generator.randrange(1, 6)):
+            place = generator.randrange(24, len(content))
+            content[place : place + generator.randrange(3)] = generator.randbytes(generator.randrange(4))
+        answers_to(session(announce_calls=round_ % 3 == 0), bytes(content), generator)
+        if round_ == 2000:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 20_000  # kB
+
+
+def answers_to(connection: Http2Session, content: bytes, generator: random.Random) -> None:
+    step = generator.randrange(1, len(content))
+    for offset in range(0, len(content), step):
+        for event in connection.receive(content[offset : offset + step]):
+            if event[0] == CALL:
+                connection.answer(event[1], event[4], "gzip" if event[5] else "")
+            elif event[0] == MESSAGE:
+                connection.send(event[1], event[2])
+            elif event[0] in {HALF_CLOSED, CLOSED}:
+                connection.finish(event[1], 0)
+        connection.output(1 << 16)
+
+
+def test_statistics_agree_after_all_of_this(server: ServerProcess) -> None:
+    pending = "graphbox_pending_executions"
+
+    def nothing_pending() -> bool:
+        lines = httpx.get(f"{server.base}/metrics").text.splitlines()
+        return all(line.endswith(" 0.0") for line in lines if line.startswith(pending))
+
+    wait_until(nothing_pending, what="no execution to be left")
