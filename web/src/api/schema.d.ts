@@ -108,6 +108,26 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  "/api/v1/models/{name}/example": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Example
+     * @description Return the inputs of the example request of the model, as an infer request has them.
+     */
+    get: operations["example"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/models/{name}/ids": {
     parameters: {
       query?: never;
@@ -145,7 +165,11 @@ export interface paths {
      */
     get: operations["neighbors"];
     put?: never;
-    post?: never;
+    /**
+     * Neighbors Of Queries
+     * @description Return the nodes whose vectors are nearest to those of nodes, or to vectors.
+     */
+    post: operations["neighbors_of_queries"];
     delete?: never;
     options?: never;
     head?: never;
@@ -800,6 +824,31 @@ export interface components {
       version: number;
     };
     /**
+     * NeighborAnswers
+     * @description The nearest nodes of each query, in their order.
+     */
+    NeighborAnswers: {
+      /** Model */
+      model: string;
+      /** Queries */
+      queries: components["schemas"]["RankedNodes"][];
+      /** Version */
+      version: number;
+    };
+    /**
+     * NeighborsRequest
+     * @description Queries for nearest nodes.
+     */
+    NeighborsRequest: {
+      /**
+       * Queries
+       * @description each an object with `id`, the original id of a node, or `vector`, a list of numbers; `type`, the node type of the id or that the vector stands for; `allow`, the original ids that alone may be among the neighbours, all when left out; and `deny`, those that may not
+       */
+      queries: {
+        [key: string]: unknown;
+      }[];
+    };
+    /**
      * NodeId
      * @description An original id and the node type it belongs to.
      */
@@ -958,6 +1007,14 @@ export interface components {
       score: number;
       /** Type */
       type: string;
+    };
+    /**
+     * RankedNodes
+     * @description The nearest nodes of one query, best first.
+     */
+    RankedNodes: {
+      /** Neighbors */
+      neighbors: components["schemas"]["RankedNode"][];
     };
     /**
      * Readiness
@@ -1197,6 +1254,13 @@ export interface components {
        */
       measured_ms: {
         [key: string]: number[];
+      };
+      /**
+       * Nearest
+       * @description by node type of queries, what ranks nearest nodes: `exact`, `index`, or `building` while exact ranking answers until the index is ready
+       */
+      nearest: {
+        [key: string]: string;
       };
       /**
        * Precision
@@ -1606,6 +1670,43 @@ export interface operations {
       };
     };
   };
+  example: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": {
+            [key: string]: unknown;
+          };
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
   ids: {
     parameters: {
       query?: {
@@ -1658,6 +1759,10 @@ export interface operations {
         k?: number;
         /** @description whether nodes that a known link joins to the query are among them */
         linked?: boolean;
+        /** @description original ids that alone may be among the neighbours; all when left out */
+        allow?: string[] | null;
+        /** @description original ids that may not be among the neighbours */
+        deny?: string[] | null;
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
@@ -1677,6 +1782,49 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["NeighborAnswer"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  neighbors_of_queries: {
+    parameters: {
+      query?: {
+        /** @description number of neighbours of each query */
+        k?: number;
+        /** @description whether nodes that a known link joins to a query are among them */
+        linked?: boolean;
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["NeighborsRequest"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["NeighborAnswers"];
         };
       };
       /** @description An error */

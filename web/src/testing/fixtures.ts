@@ -276,6 +276,7 @@ export const models: ModelSummary[] = [
           threads: 1,
           runtime: "onnxruntime 1.31.1",
           measured_ms: { "onnxruntime/cpu": [0.05, 0.2], "openvino/cpu": [0.4, 0.6] },
+          nearest: { package: "exact" },
         },
       },
       {
