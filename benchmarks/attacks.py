@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.serving import write_artifact
+from benchmarks.serving_models import write_encoder
 
 PROBE_INTERVAL_S = 0.002
 SHORTEST_ATTACK_S = 1.0
@@ -202,7 +202,7 @@ def server() -> Iterator[tuple[int, int]]:
         "serve(Settings(models=(Path(sys.argv[1]),), port=0), on_start=lambda url: print(url, flush=True))"
     )
     with tempfile.TemporaryDirectory() as folder:
-        write_artifact(Path(folder) / "encoder" / "1")
+        write_encoder(Path(folder) / "encoder" / "1")
         process = subprocess.Popen(
             [sys.executable, "-c", program, folder],
             stdout=subprocess.PIPE,

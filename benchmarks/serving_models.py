@@ -75,8 +75,8 @@ def mlp_onnx() -> bytes:
         is_last = number == len(layers) - 1
         value = "output" if is_last else f"relu{number}"
         nodes.append(Node("Sigmoid" if is_last else "Relu", [f"gemm{number}"], [value]))
-    inputs = {"input": (np.float32, ["batch", MLP_WIDTHS[0]])}
-    outputs = {"output": (np.float32, ["batch", MLP_WIDTHS[-1]])}
+    inputs: dict[str, tuple[Any, list[int | str]]] = {"input": (np.float32, ["batch", MLP_WIDTHS[0]])}
+    outputs: dict[str, tuple[Any, list[int | str]]] = {"output": (np.float32, ["batch", MLP_WIDTHS[-1]])}
     return write_onnx(nodes, inputs, outputs, constants)
 
 

@@ -3,8 +3,8 @@
     python -m benchmarks.soak [--minutes 60] [--workers 2] [--rate 600] [--json]
 
 Requests of several kinds arrive in open loops: a small ONNX model in JSON, binary and over gRPC, a graph
-encoder, lookups and nearest rows. Each second the ONNX model and the encoder change between two versions, and
-a further model is unloaded or loaded. At the end it checks that
+encoder, lookups and nearest rows. Each second the ONNX model and the table of vectors change between two
+versions, and a further model is unloaded or loaded. At the end it checks that
 
 - no request failed or was refused,
 - the counters of /metrics are those of the client, model by model,

@@ -110,7 +110,7 @@ class Batcher:
         signature: what is called.
         executor: threads of long executions.
         max_wait_s: longest time for which a call waits to be joined.
-        max_rows: most work of one joined execution, as `Signature.work` counts it.
+        max_rows: most rows of one joined execution.
         max_queue_s: most work that waits, by its estimated time; further calls are refused.
     """
 
@@ -198,15 +198,20 @@ class Batcher:
     def _run_group(self, group: Sequence[tuple[Call, int]]) -> None:
         """Run calls that may be joined, in as few executions as are short."""
         calls: list[Call] = []
-        total = 0
+        total = rows = 0
         for call, work in group:
-            if calls and (total + work > self._max_rows or not self._may_grow(total, total + work)):
+            more = self._rows(call)
+            if calls and (rows + more > self._max_rows or not self._may_grow(total, total + work)):
                 self._run(calls, total)
-                calls, total = [], 0
+                calls, total, rows = [], 0, 0
             calls.append(call)
             total += work
+            rows += more
         if calls:
             self._run(calls, total)
+
+    def _rows(self, call: Call) -> int:
+        return len(call.inputs[self._signature.row_inputs[0]])
 
     def _may_grow(self, work: int, larger: int) -> bool:
         """Return whether joining keeps an execution on the event loop there."""
@@ -219,8 +224,8 @@ class Batcher:
         if self.cost.is_short(work):
             self._finish(calls, self._execute(calls, work))
             return
-        may_wait = self._running and self._signature.joinable and work < self._max_rows
-        if may_wait and not self._is_overdue(calls[0]):
+        may_wait = self._running and self._signature.joinable
+        if may_wait and sum(map(self._rows, calls)) < self._max_rows and not self._is_overdue(calls[0]):
             self._keep(calls)
             return
         self._start(calls, work)

@@ -71,7 +71,8 @@ def shorten(text: str, longest: int = 64) -> str:
 
 def _refuse_many_containers(text: bytes, most: int) -> None:
     """Raise if there are more than ``most`` lists and objects: each costs as much as many numbers."""
-    if text.count(b"[") + text.count(b"{") <= most:
+    # The smallest take three bytes, `[],`.
+    if len(text) <= 3 * most or text.count(b"[") + text.count(b"{") <= most:
         return
     count = _count_outside_strings(text, b"[{")
     if count > most:

@@ -23,6 +23,7 @@ INLINE_NS = 500_000
 LONG_NS = 20_000_000
 _LONG_WORK_OF_UNKNOWN_COST = 256
 _WEIGHT = 0.1
+_WEIGHT_OF_FASTER = 0.5
 _MOST_GROWTH = 4
 
 
@@ -69,8 +70,9 @@ class CostEstimate:
         if known is None:
             self._ns[size] = ns
         else:
-            # An execution that lost its processor to another program says little about the next one.
-            self._ns[size] = known + _WEIGHT * (min(ns, known * _MOST_GROWTH) - known)
+            # One that lost its processor, or was the first, says little about the next ones.
+            weight = _WEIGHT if ns > known else _WEIGHT_OF_FASTER
+            self._ns[size] = known + weight * (min(ns, known * _MOST_GROWTH) - known)
 
 
 class Executor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from graphbox.deploy import (
 from graphbox.deploy.nearest.nodes import NearestMode
 from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE, Signature
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.memory import release_free_pages
 from graphbox.server.batching import Batcher
 from graphbox.server.counters import Counters
 from graphbox.server.examples import ExampleIds
@@ -399,11 +401,16 @@ def _warm_up(model: DeployedModel) -> None:
 
 
 def _close(model: DeployedModel) -> None:
-    """Close a model; not on this thread, which may be the event loop's, where that would wait."""
-    if isinstance(model, DeployedEncoder) and model.nearest.is_busy:
-        threading.Thread(target=model.close, name="graphbox-close").start()
-    else:
-        model.close()
+    """Close a model and free its memory, on a thread: this one may be the event loop's."""
+    threading.Thread(target=_close_and_free, args=(model,), name="graphbox-close").start()
+
+
+def _close_and_free(model: DeployedModel) -> None:
+    model.close()
+    del model
+    # Its signatures refer to it and it to them; the collector does not know that arrays are large.
+    gc.collect()
+    release_free_pages()
 
 
 def _copy(error: GraphboxError) -> GraphboxError:

@@ -39,7 +39,7 @@ from graphbox.server.services import Services
 __all__ = ["KServe"]
 
 # Bodies up to this size are parsed, and outputs up to this size encoded, on the event loop.
-_SMALL_BODY_BYTES = 32 * 1024
+_SMALL_BODY_BYTES = 96 * 1024
 _SMALL_ANSWER_BYTES = 64 * 1024
 # Of requests that name a model or a setting.
 _MAX_MESSAGE_BYTES = 16 * 1024

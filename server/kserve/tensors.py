@@ -86,7 +86,10 @@ def decode_json(data: Any, datatype: str, shape: Sequence[int], where: str) -> T
         raise InvalidRequestError(
             f"expected {count} elements for shape {list(shape)}, received {len(elements)}", where=where
         )
-    return _from_elements(elements, datatype, where).reshape(shape)
+    tensor = _packed(elements, datatype)
+    if tensor is None:
+        tensor = _from_elements(elements, datatype, where)
+    return tensor.reshape(shape)
 
 
 def _flatten(data: Any, shape: Sequence[int], where: str) -> list[Any]:
@@ -112,6 +115,35 @@ def _flatten(data: Any, shape: Sequence[int], where: str) -> list[Any]:
     return elements
 
 
+def _packed(elements: list[Any], datatype: str) -> Tensor | None:
+    """Return the tensor of numbers; None: `_from_elements` has to look at each element.
+
+    `struct.pack` refuses what is no number, no integer or out of range, and takes a third of the time of
+    NumPy's conversion. It takes booleans for 0 and 1.
+    """
+    code = _CODES.get(datatype)
+    if code is None:
+        return None
+    try:
+        packed = struct.pack(f"<{len(elements)}{code}", *elements)
+    except (struct.error, OverflowError):
+        return None
+    tensor = np.frombuffer(packed, np.float64 if code == "d" else DATATYPES[datatype])
+    may_be_booleans = len(elements) < _FEW_ELEMENTS or ((tensor == 0) | (tensor == 1)).any()
+    if may_be_booleans and bool in set(map(type, elements)):
+        return None
+    return _narrowed(tensor, datatype) if code == "d" else tensor
+
+
+def _narrowed(wide: Tensor, datatype: str) -> Tensor | None:
+    """Return float64 numbers in a datatype; None where one may be out of its range."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # One product instead of a look at each element: where it is small, each of them is.
+        if not wide.dot(wide) < _SAFE_SQUARES[datatype]:
+            return None
+    return wide.astype(DATATYPES[datatype], copy=False)
+
+
 def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
     dtype = DATATYPES[datatype]
     kinds = set(map(type, elements))
@@ -135,11 +167,7 @@ def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
         return np.array(elements, dtype=dtype)
     _expect_kinds(kinds, _NUMBERS, "numbers", datatype, where)
     with np.errstate(over="ignore", invalid="ignore"):
-        wide = np.array(elements, dtype=np.float64)
-        tensor = wide.astype(dtype, copy=False)
-        # One product instead of a look at each element: where it is small, each of them is.
-        if wide.dot(wide) < _SAFE_SQUARES[datatype]:
-            return tensor
+        tensor = np.array(elements, dtype=np.float64).astype(dtype)
     if not np.isfinite(tensor).all():
         raise InvalidRequestError(
             f"expected finite {datatype} elements, received one out of range", where=where
@@ -147,6 +175,21 @@ def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
     return tensor
 
 
+# Of fewer, a look at the type of each costs less than two comparisons of arrays.
+_FEW_ELEMENTS = 256
+_CODES = {
+    "INT8": "b",
+    "INT16": "h",
+    "INT32": "i",
+    "INT64": "q",
+    "UINT8": "B",
+    "UINT16": "H",
+    "UINT32": "I",
+    "UINT64": "Q",
+    "FP16": "d",
+    "FP32": "d",
+    "FP64": "d",
+}
 _NUMBERS: frozenset[type] = frozenset({int, float})
 _SAFE_SQUARES = {
     name: (float(np.finfo(DATATYPES[name]).max) / 2) ** 2 if name != "FP64" else 1e300
