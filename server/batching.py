@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,8 @@ from graphbox.server.problem import RefusedError
 
 __all__ = ["Batcher", "Call", "Outcome"]
 
+logger = logging.getLogger("graphbox.server")
+
 _DEFAULT_PRIORITY = 1 << 15
 
 
@@ -31,12 +34,14 @@ class Outcome:
         error: why there are none.
         begun_ns: when the execution began, by `time.perf_counter_ns`.
         ended_ns: when it ended.
+        executions: 1 for one of the calls that were joined, 0 for the others.
     """
 
     outputs: Outputs | None
     error: Exception | None
     begun_ns: int
     ended_ns: int
+    executions: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +129,6 @@ class Batcher:
         max_queue_s: float,
     ) -> None:
         self.cost = CostEstimate()
-        self.executions = 0
         self._signature = signature
         self._executor = executor
         self._max_wait_s = max_wait_s
@@ -134,6 +138,7 @@ class Batcher:
         self._queued_ns = 0.0
         self._is_scheduled = False
         self._running = 0
+        self._running_ns = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -150,7 +155,8 @@ class Batcher:
         """
         work = self._signature.work(call.inputs)
         estimate_ns = self.cost.at_least_ns(work)
-        if self._queue and self._queued_ns + estimate_ns > self._max_queue_ns:
+        waits = self._queue or self._running
+        if waits and self._queued_ns + self._running_ns + estimate_ns > self._max_queue_ns:
             raise _overloaded(len(self._queue))
         loop = asyncio.get_running_loop()
         if call.timeout_s is not None:
@@ -172,6 +178,13 @@ class Batcher:
             self._timer.cancel()
             self._timer = None
         queue, self._queue, self._queued_ns = self._queue, [], 0.0
+        try:
+            self._run_queue(queue)
+        except Exception as error:
+            logger.exception("calls could not be run")
+            self._finish([call for call, _ in queue], [_refused(error)] * len(queue))
+
+    def _run_queue(self, queue: list[tuple[Call, int]]) -> None:
         if len(queue) == 1:
             self._run([queue[0][0]], queue[0][1])
             return
@@ -222,10 +235,16 @@ class Batcher:
         if len(calls) == 1 and calls[0].is_cancelled:
             return
         if self.cost.is_short(work):
-            self._finish(calls, self._execute(calls, work))
+            outcomes = self._execute(calls)
+            self._observe(work, outcomes)
+            self._finish(calls, outcomes)
             return
         may_wait = self._running and self._signature.joinable
-        if may_wait and sum(map(self._rows, calls)) < self._max_rows and not self._is_overdue(calls[0]):
+        if (
+            may_wait
+            and sum(map(self._rows, calls)) < self._max_rows
+            and not any(map(self._is_overdue, calls))
+        ):
             self._keep(calls)
             return
         self._start(calls, work)
@@ -242,20 +261,21 @@ class Batcher:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._max_wait_s, self._flush)
 
-    def _execute(self, calls: Sequence[Call], work: int) -> list[Outcome]:
+    def _execute(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Return the outcomes of calls; on any thread."""
         begun = time.perf_counter_ns()
-        try:
-            found = answer_joined(self._signature, [call.inputs for call in calls], calls[0].parameters)
-        finally:  # a refusal may take longer than an answer: it looks for ids that are alike
-            ended = time.perf_counter_ns()
-            self.cost.observe(work, ended - begun)
-            self.executions += 1
+        found = answer_joined(self._signature, [call.inputs for call in calls], calls[0].parameters)
+        ended = time.perf_counter_ns()
         return [
-            Outcome(None, _of_request(each), begun, ended)
+            Outcome(None, _of_request(each), begun, ended, int(place == 0))
             if isinstance(each, Exception)
-            else Outcome(each, None, begun, ended)
-            for each in found
+            else Outcome(each, None, begun, ended, int(place == 0))
+            for place, each in enumerate(found)
         ]
+
+    def _observe(self, work: int, outcomes: Sequence[Outcome]) -> None:
+        """Learn from an execution; on the event loop's thread, which reads the estimates."""
+        self.cost.observe(work, outcomes[0].ended_ns - outcomes[0].begun_ns)
 
     def _start(self, calls: list[Call], work: int) -> None:
         """Run calls on a thread."""
@@ -263,20 +283,29 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             future = self._executor.submit(
-                lambda: self._execute(calls, work), execution.cancellation, long=self.cost.is_long(work)
+                lambda: self._execute(calls), execution.cancellation, long=self.cost.is_long(work)
             )
         except RefusedError as refusal:
             now = time.perf_counter_ns()
             self._finish(calls, [Outcome(None, refusal, now, now) for _ in calls])
             return
+        estimate_ns = self.cost.at_least_ns(work)
         self._running += 1
+        self._running_ns += estimate_ns
         future.add_done_callback(
-            lambda ended: loop.call_soon_threadsafe(self._end, calls, ended) if not loop.is_closed() else None
+            lambda ended: (
+                loop.call_soon_threadsafe(self._end, calls, work, estimate_ns, ended)
+                if not loop.is_closed()
+                else None
+            )
         )
 
-    def _end(self, calls: Sequence[Call], future: Future[list[Outcome]]) -> None:
+    def _end(
+        self, calls: Sequence[Call], work: int, estimate_ns: float, future: Future[list[Outcome]]
+    ) -> None:
         """Pass on what a thread has found, and run what waited for it."""
         self._running -= 1
+        self._running_ns = max(0.0, self._running_ns - estimate_ns)
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or isinstance(error, ExecutionCancelledError):
             outcomes = [_refused(_ended()) for _ in calls]
@@ -284,6 +313,7 @@ class Batcher:
             outcomes = [_refused(error) for _ in calls]
         else:
             outcomes = future.result()
+            self._observe(work, outcomes)
         if self._queue and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -291,7 +321,10 @@ class Batcher:
 
     def _finish(self, calls: Sequence[Call], outcomes: Sequence[Outcome]) -> None:
         for call, outcome in zip(calls, outcomes, strict=True):
-            call.deliver(outcome)
+            try:
+                call.deliver(outcome)
+            except Exception:  # the others are delivered all the same
+                logger.exception("the outcome of a call could not be delivered")
 
     def _time_out(self, call: Call) -> None:
         if call._done is not None:

@@ -61,9 +61,9 @@ class Inference:
             GraphboxError: the version cannot be opened.
         """
         slot, suffix = await self.find(name, version)
-        model = slot.try_enter()
-        if model is None:
-            model = await self._executor.run(slot.enter)
+        # Users are counted here: one that is counted on a thread would stay where this task is cancelled.
+        while (model := slot.try_enter()) is None:
+            await self._executor.run(slot.open)
         return self._lease(name, slot, model, suffix)
 
     async def find(self, name: str, version: str | None) -> tuple[Slot, str]:
@@ -175,6 +175,7 @@ class Lease:
                 infer_ns=outcome.ended_ns - outcome.begun_ns,
                 output_ns=now - outcome.ended_ns,
             ),
+            outcome.executions,
         )
 
     def failed(self, started_ns: int) -> None:

@@ -58,7 +58,7 @@ class Settings:
         nearest: whether nearest nodes are found by an index; see `graphbox.deploy.nearest.nodes.NearestMode`.
         follow: whether the server switches to versions that become active; else only at SIGHUP.
         max_body_bytes: largest request body, before and after decompression.
-        max_buffered_bytes: most bytes of bodies that are being received, of all connections together.
+        max_buffered_bytes: most bytes of bodies whose requests are not answered, of all connections together.
         max_json_bytes: largest JSON part of a request; larger tensors travel as binary data.
         max_rows: most rows (original ids, batch entries) of one request.
         max_rows_by_model: the same for single models, by name.

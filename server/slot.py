@@ -19,6 +19,7 @@ from graphbox.deploy import (
     DeployedModel,
     open_model,
 )
+from graphbox.deploy.cancellation import Cancellation, cancellable
 from graphbox.deploy.nearest.nodes import NearestMode
 from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE, Signature
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
@@ -307,7 +308,9 @@ class Slot:
             if self._failure is not None:
                 raise _copy(self._failure)
             try:
-                model = ServedModel(self.name, self.version, self._open_model())
+                # Whoever asked first may leave: others wait for the model, and its failure would be kept.
+                with cancellable(Cancellation()):
+                    model = ServedModel(self.name, self.version, self._open_model())
             except GraphboxError as error:
                 self._failure = error
                 logger.error("model %s version %d cannot be opened: %s", self.name, self.version, error)

@@ -69,7 +69,7 @@ class InferenceTimes:
 # Counters of a model version, of one of its batch sizes, and of its lookups, by position in their records.
 # Each is in one place: the number of answered requests is the sum of the buckets, times of the model are
 # sums over batch sizes.
-_SUCCESS_NS, _QUEUE_NS, _FAIL, _FAIL_NS, _LAST_MS, _FIRST_BUCKET = range(6)
+_SUCCESS_NS, _QUEUE_NS, _FAIL, _FAIL_NS, _LAST_MS, _EXECUTIONS, _FIRST_BUCKET = range(7)
 _MODEL_SLOTS = _FIRST_BUCKET + _BUCKETS
 _BATCH_COUNT, _BATCH_ROWS, _BATCH_INPUT_NS, _BATCH_INFER_NS, _BATCH_OUTPUT_NS, _BATCH_SLOTS = range(6)
 _LOOKUP_SLOTS = 2
@@ -126,13 +126,20 @@ class ModelStatistics:
         sums = self._sums("recall")
         return (sums[0], sums[1], sums[2]) if sums else None
 
-    def succeeded(self, rows: int, times: InferenceTimes) -> None:
-        """Count one answered request with ``rows`` rows."""
+    def succeeded(self, rows: int, times: InferenceTimes, executions: int = 1) -> None:
+        """Count one answered request.
+
+        Args:
+            rows: of the request.
+            times: where its time went.
+            executions: of the model that are counted with it: 1 for one of the requests that were joined.
+        """
         total_ns = times.total_ns
         with self._lock:
             own = self._own or self._open()
             own[_SUCCESS_NS] += total_ns
             own[_QUEUE_NS] += times.queue_ns
+            own[_EXECUTIONS] += executions
             own[_FIRST_BUCKET + bisect_left(_LATENCY_BUCKETS_NS, total_ns)] += 1
             own[_LAST_MS] = time.time_ns() // 1_000_000
             batch = self._batches.get(rows) or self._open_batch(rows)
@@ -174,7 +181,7 @@ class ModelStatistics:
         return {
             "last_inference": max((record[_LAST_MS] for record in records), default=0),
             "inference_count": rows,
-            "execution_count": answered,
+            "execution_count": sums[_EXECUTIONS],
             "inference_stats": {
                 "success": _duration(answered, sums[_SUCCESS_NS]),
                 "fail": _duration(sums[_FAIL], sums[_FAIL_NS]),

@@ -13,6 +13,7 @@ from typing import cast
 
 import httptools
 
+from graphbox.server.defects import answer_defect
 from graphbox.server.http.connections import Connections, Phase
 from graphbox.server.http.exchange import Application, Exchange
 from graphbox.server.problem import RefusedError, problem_body, too_large
@@ -65,6 +66,8 @@ class HttpConnection(asyncio.Protocol):
         self._first_body = b""
         self._body_bytes = 0
         self._is_deaf = False
+        self._has_progress = False
+        self._unsent_bytes = 0
         self._is_paused = False
         self._drained: asyncio.Future[None] | None = None
         self.is_last = False
@@ -74,6 +77,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request, or refuse the connection where no other can be closed for it."""
         self._transport = cast("asyncio.Transport", transport)
+        self.is_last = self._connections.is_stopping
         peer = transport.get_extra_info("peername")
         self.client = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else None
         if not self._connections.add(self):
@@ -95,22 +99,31 @@ class HttpConnection(asyncio.Protocol):
         self._current = None
         for exchange in left:
             exchange.leave()
+            self._release(exchange)
             self._application.answered(exchange)
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data`` and pass on the requests that are complete."""
         if self._is_deaf:
             return
+        self._has_progress = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self.is_last = True  # what follows is no HTTP; the request itself is answered
-            self._is_deaf = True
+        except httptools.HttpParserUpgrade as upgrade:
+            # To what a request asks to change, the server does not; the request itself was passed on.
+            self._parser = httptools.HttpRequestParser(self)
+            if upgrade.args[0] < len(data):
+                self.data_received(data[upgrade.args[0] :])
+                return
         except httptools.HttpParserError as error:
             self._refuse_text(error)
             return
-        if self._phase is not Phase.DISCARDING:
-            self._settle(len(data))
+        # Bytes of headers, chunk sizes and trailers, which are kept until they are complete.
+        self._unparsed_bytes = 0 if self._has_progress else self._unparsed_bytes + len(data)
+        if self._unparsed_bytes > MAX_HEADER_BYTES and not self._is_deaf:
+            self._refuse_headers()
+        elif self._phase is not Phase.DISCARDING:
+            self._settle()
 
     def eof_received(self) -> bool:
         """Close the connection."""
@@ -128,7 +141,7 @@ class HttpConnection(asyncio.Protocol):
         """Read on."""
         self._is_paused = False
         self._resume_drained()
-        if self._phase is Phase.WRITING:
+        if self._phase is Phase.WRITING and not self._transport.is_closing():
             self._move(Phase.ANSWERING)
             if self._current is None:
                 self._next()
@@ -160,7 +173,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Admit or refuse the request."""
-        self._unparsed_bytes = 0
+        self._has_progress = True
         target = self._target
         if not target.startswith(b"/"):
             target = _origin_form(target)
@@ -179,11 +192,18 @@ class HttpConnection(asyncio.Protocol):
         except RefusedError as refusal:
             self._refuse(exchange, refusal)
             return
+        except Exception as error:  # noqa: BLE001 - answered
+            exchange.keeps_alive = False
+            self._current = exchange
+            self._move(Phase.DISCARDING)
+            answer_defect(exchange, error)
+            return
         if exchange.headers.get(b"expect", b"").lower() == b"100-continue" and self._current is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         """Add a piece of the body."""
+        self._has_progress = True
         exchange = self._incoming
         if exchange is None or self._phase is Phase.DISCARDING:
             return
@@ -205,10 +225,10 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Pass on the request, or keep it until the earlier ones are answered."""
         self._is_reading = False
+        self._has_progress = True
         exchange, self._incoming = self._incoming, None
         if self._phase is Phase.DISCARDING:
-            self._transport.close()
-            self._is_deaf = True
+            self.close()
             return
         if self._is_deaf:
             return
@@ -217,6 +237,7 @@ class HttpConnection(asyncio.Protocol):
                 self._move(Phase.IDLE)
             return
         exchange.body = self._body or self._first_body
+        exchange.counted_bytes, self._body_bytes = self._body_bytes, 0
         self._forget_body()
         exchange.received_ns = time.perf_counter_ns()
         if self._current is None and not self._is_paused:
@@ -233,6 +254,11 @@ class HttpConnection(asyncio.Protocol):
         """Whether nothing reaches the client any more."""
         return self._transport.is_closing()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether further requests of a pipeline wait for their answers."""
+        return bool(self._waiting)
+
     def standing_headers(self) -> bytes:
         """Return the headers that every answer has."""
         return self._connections.standing_headers
@@ -248,14 +274,14 @@ class HttpConnection(asyncio.Protocol):
 
     def complete(self, exchange: Exchange) -> None:
         """Continue with the next request after the answer to this one."""
+        self._release(exchange)
         self._application.answered(exchange)
         if exchange is self._current:
             self._current = None
         if self._phase is Phase.DISCARDING:
             return
         if not exchange.keeps_alive:
-            self._is_deaf = True
-            self._transport.close()
+            self.close()
         elif not self._is_paused:
             self._next()
 
@@ -273,9 +299,11 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close the connection after what was written is sent."""
+        """Close the connection after what was written is sent, for which the client has some time."""
         self._is_deaf = True
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._move(Phase.WRITING)
 
     def drop(self) -> None:
         """Refuse the running request and close the connection."""
@@ -300,13 +328,13 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(self._incoming, self._body_timeout())
             self.close()
         elif phase is Phase.WRITING:
-            self.abort()
+            self._wait_on_or_abort()
         else:
             self.close()
 
     # Inside
 
-    def _settle(self, received_bytes: int) -> None:
+    def _settle(self) -> None:
         """Note what the connection waits for after some bytes were read."""
         if self._current is not None or self._is_paused or self._transport.is_closing():
             if self._current is not None and (self._waiting or self._is_reading) and not self._is_paused:
@@ -315,18 +343,17 @@ class HttpConnection(asyncio.Protocol):
         if self._incoming is not None:
             if self._phase is not Phase.BODY:
                 self._move(Phase.BODY)
-        elif self._is_reading or self._phase is not Phase.IDLE:
-            self._unparsed_bytes += received_bytes
-            if self._unparsed_bytes > MAX_HEADER_BYTES:
-                self._refuse_headers()
-            elif self._phase is not Phase.HEADERS:
-                self._move(Phase.HEADERS)
+        elif self._phase is not Phase.HEADERS and (self._is_reading or self._phase is not Phase.IDLE):
+            self._move(Phase.HEADERS)
 
     def _pass_on(self, exchange: Exchange) -> None:
         self._current = exchange
         if self._phase is not Phase.ANSWERING:
             self._move(Phase.ANSWERING)
-        self._application.answer(exchange)
+        try:
+            self._application.answer(exchange)
+        except Exception as error:  # noqa: BLE001 - answered
+            answer_defect(exchange, error)
 
     def _next(self) -> None:
         """Answer the next request that waits, or wait for one."""
@@ -337,7 +364,6 @@ class HttpConnection(asyncio.Protocol):
         if self.is_last:
             self.close()
             return
-        self._unparsed_bytes = 0
         if self._incoming is not None:
             self._move(Phase.BODY)
         else:
@@ -350,7 +376,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _refuse(self, exchange: Exchange, refusal: RefusedError) -> None:
         """Refuse a request whose body is not complete; the connection carries no other one."""
-        if self._current is not None:  # earlier ones of a pipeline are answered, this one is not
+        if self._current is not None or self._waiting:
+            # Earlier ones of a pipeline are answered, this one is not.
             self._is_deaf = self.is_last = True
             return
         has_body = exchange.headers.get(b"content-length", b"0") != b"0"
@@ -386,6 +413,9 @@ class HttpConnection(asyncio.Protocol):
     def _answer_alone(self, status: HTTPStatus, code: str, message: str, headers: bytes = b"") -> None:
         """Refuse what is no request, and close the connection."""
         self._is_deaf = True
+        if self._current is not None or self._waiting:
+            self.is_last = True  # the client would take it for the answer to an earlier request
+            return
         body = problem_body(code, message, "")
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + headers
         self._transport.write(
@@ -395,7 +425,15 @@ class HttpConnection(asyncio.Protocol):
             + b"\r\n\r\n"
             + body
         )
-        self._transport.close()
+        self.close()
+
+    def _wait_on_or_abort(self) -> None:
+        """Give a client that has read something since the last look as much time again."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
+            self._move(Phase.WRITING)
+        else:
+            self.abort()
 
     def _body_timeout(self) -> RefusedError:
         return RefusedError(
@@ -404,6 +442,11 @@ class HttpConnection(asyncio.Protocol):
             f"expected the whole body within {self._limits.body_timeout_s:g} s,"
             f" received {self._body_bytes} bytes",
         )
+
+    def _release(self, exchange: Exchange) -> None:
+        """Count the body of a request no more."""
+        self._connections.buffered_bytes -= exchange.counted_bytes
+        exchange.counted_bytes = 0
 
     def _forget_body(self) -> None:
         self._connections.buffered_bytes -= self._body_bytes
@@ -415,6 +458,8 @@ class HttpConnection(asyncio.Protocol):
     def _move(self, phase: Phase) -> None:
         self._connections.move(self, self._phase, phase)
         self._phase = phase
+        if phase is Phase.WRITING:
+            self._unsent_bytes = self._transport.get_write_buffer_size()
 
     def _resume_drained(self) -> None:
         if self._drained is not None:

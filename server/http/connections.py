@@ -43,6 +43,8 @@ class _Waiting(Protocol):
 
     def drop(self) -> None: ...
 
+    def abort(self) -> None: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
@@ -53,7 +55,7 @@ class ConnectionLimits:
             or else the one that has sent its headers or body longest; where all are answered, the new
             one gets 503.
         max_body_bytes: largest body of a request.
-        max_buffered_bytes: most bytes of bodies that are being received, of all connections together.
+        max_buffered_bytes: most bytes of bodies whose requests are not answered, of all connections together.
         header_timeout_s: time a client has to send the request line and the headers.
         body_timeout_s: time a client has to send the body, or to read on amid an answer.
         keep_alive_s: time an idle connection stays open.
@@ -141,11 +143,16 @@ class Connections:
         for phase in (Phase.IDLE, Phase.HEADERS, Phase.BODY, Phase.DISCARDING, Phase.WRITING):
             waiting = self._queues[phase]
             if waiting:
-                waiting.popitem(last=False)[0].close()
+                connection, _ = waiting.popitem(last=False)
+                if phase is Phase.WRITING:
+                    connection.abort()
+                else:
+                    connection.close()
                 return True
         return False
 
     def _tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
         now = self._loop.time()
         date = formatdate(time.time(), usegmt=True).encode()
         self.standing_headers = b"date: " + date + b"\r\n" + _SECURITY_HEADERS
@@ -156,4 +163,3 @@ class Connections:
                     break
                 del waiting[connection]
                 connection.time_out(phase)
-        self._timer = self._loop.call_later(_TICK_S, self._tick)

@@ -58,7 +58,8 @@ class Exchange:
         headers: by lower-case name; of a repeated one the last.
         header_list: in the order of the request.
         body: complete when `Application.answer` is called.
-        started_ns: time of the first byte that was read of the headers, by `time.perf_counter_ns`.
+        counted_bytes: of the body, as `Connections.buffered_bytes` counts them until the answer.
+        started_ns: time when the headers were complete, by `time.perf_counter_ns`.
         received_ns: time when the body was complete.
         request_id: names the request in logs and in its answer.
         route: pattern of the route that answers, for metrics.
@@ -72,6 +73,7 @@ class Exchange:
         "_connection",
         "_is_chunked",
         "body",
+        "counted_bytes",
         "header_list",
         "headers",
         "is_answered",
@@ -103,6 +105,7 @@ class Exchange:
         self.header_list = header_list
         self.headers = dict(header_list)
         self.body: Body = b""
+        self.counted_bytes = 0
         self.started_ns = time.perf_counter_ns()
         self.received_ns = 0
         self.request_id = b""
@@ -215,7 +218,7 @@ class Exchange:
     def _head(self, status: int, headers: Headers) -> bytes:
         connection = self._connection
         pieces = [_STATUS_LINES[status], connection.standing_headers()]
-        if not self.keeps_alive or connection.is_last:
+        if not self.keeps_alive or (connection.is_last and not connection.has_waiting):
             self.keeps_alive = False
             pieces.append(b"connection: close\r\n")
         for name, value in headers:

@@ -17,7 +17,7 @@ logger = logging.getLogger("graphbox.server")
 _AT_ONCE = 4
 _RETRY_S = 0.1
 # Handshakes of TLS at a time; for a new one, the longest ends.
-_MOST_OPENINGS = 512
+_MOST_OPENINGS = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -55,6 +55,9 @@ class Listener:
         self._listener.close()
         if self._retry is not None:
             self._retry.cancel()
+        if self._tls is not None:  # handshakes that have not ended
+            for opening in list(self._openings):
+                opening.cancel()
 
     def _resume(self) -> None:
         self._loop.add_reader(self._listener, self._accept)

@@ -304,3 +304,73 @@ def test_an_execution_ends_when_all_its_calls_are_cancelled() -> None:
             each.cancel()
 
     run(server, ask)
+
+
+def test_one_execution_is_counted_for_joined_calls() -> None:
+    server = Server()
+    server.learn()
+
+    async def ask() -> list[Outcome]:
+        return await asyncio.gather(*(server.infer(n) for n in range(12)))
+
+    assert sum(each.executions for each in run(server, ask)) == len(server.sizes) < 12
+
+
+def test_an_outcome_that_cannot_be_delivered_does_not_keep_others_from_theirs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    server.learn()
+    found: list[Outcome] = []
+
+    def fail(_outcome: Outcome) -> None:
+        raise ZeroDivisionError
+
+    async def ask() -> None:
+        for done in (fail, found.append):
+            server.batcher.submit(Call({"x": np.array([1])}), done)
+        await asyncio.sleep(0.05)
+
+    run(server, ask)
+    assert [outputs_of(each) for each in found] == [[2]]
+    assert "could not be delivered" in caplog.text
+
+
+def test_calls_that_cannot_be_joined_by_a_fault_are_answered_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    server.learn()
+
+    async def ask() -> list[Outcome]:
+        wrong = Call({"y": np.array([1])}, parameters={})
+        server.batcher._signature = signature(add_one)
+        given: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        server.batcher._queue.append((wrong, 1))
+        wrong._done = given.set_result
+        return [await server.infer(1), await given]
+
+    outcomes = run(server, ask)
+    assert [type(each.error) for each in outcomes] == [KeyError, KeyError]
+    assert "calls could not be run" in caplog.text
+
+
+def test_what_runs_on_threads_counts_as_waiting() -> None:
+    release = threading.Event()
+
+    def answer(inputs: Feeds, parameters: Parameters) -> Outputs:
+        release.wait(20)
+        return add_one(inputs, parameters)
+
+    server = Server(answer, joinable=False, max_queue_s=0.1)
+    server.learn(40_000_000)
+
+    async def ask() -> list[Any]:
+        asks = [asyncio.ensure_future(server.infer(n)) for n in range(2)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(RefusedError, match="as much work"):
+            await server.infer(9)
+        release.set()
+        return await asyncio.gather(*asks)
+
+    assert [outputs_of(each) for each in run(server, ask)] == [[1], [2]]

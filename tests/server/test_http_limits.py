@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +358,66 @@ def open_connections(server: ServerProcess) -> int:
     lines = Path(f"/proc/{server.process.pid}/net/tcp").read_text().splitlines()[1:]
     established = "01"
     return sum(line.split()[1].endswith(port) and line.split()[3] == established for line in lines)
+
+
+@pytest.mark.parametrize("head", [HEAD, b"POST /healthz HTTP/1.1\r\nHost: evil.example\r\n"])
+def test_endless_trailers(strict: ServerProcess, head: bytes) -> None:
+    """The parser keeps a trailer until it is complete. Also of a request that was refused before."""
+    with connect(strict) as connection:
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ")
+        sent = 0
+        with suppress(BrokenPipeError, ConnectionResetError):  # closed, as it should be
+            while sent < 64 << 20:
+                sent += connection.send(b"a" * 65536)
+    assert sent < 64 << 20
+
+
+def test_every_request_of_a_pipeline_is_answered(strict: ServerProcess) -> None:
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with connect(strict) as connection:
+        send(connection, one * 70)
+        answer = read_all(connection)
+    assert answer.count(b"HTTP/1.1 200") == 1 + 64
+    assert answer.count(b"connection: close") == 1
+
+
+def test_garbage_behind_a_request_is_no_answer_to_it(strict: ServerProcess) -> None:
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with connect(strict) as connection:
+        connection.sendall(one + b"\x00garbage")
+        answer = read_all(connection)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert status(answer) == 200
+
+
+@pytest.mark.parametrize("host", [b"localhost", b"evil.example"])
+def test_a_request_to_change_the_protocol_leaves_the_connection_as_it_is(
+    strict: ServerProcess, host: bytes
+) -> None:
+    """Java's HttpClient asks for HTTP/2 that way with its first request."""
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    request = b"GET /v2 HTTP/1.1\r\nHost: " + host + b"\r\n" + upgrade + b"\r\n"
+    with connect(strict) as connection:
+        for _ in range(2):
+            connection.sendall(request)
+            assert status(connection.recv(65536)) == (200 if host == b"localhost" else 403)
+        connection.sendall(request * 2)
+        answer = b""
+        while answer.count(b"HTTP/1.1 ") < 2:
+            answer += connection.recv(65536)
+
+
+def test_answers_that_are_not_read_do_not_keep_a_connection(
+    start_server: StartServer, shared_workspace: Workspace
+) -> None:
+    """A few hundred bytes that the system does not take are no reason to wait for ever."""
+    server = start_server(workspace=shared_workspace.root, keep_alive_s=1, body_timeout_s=0.5)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", server.port))
+        connection.settimeout(0.2)
+        request = b"GET /v2/models/" + b"a" * 2000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with suppress(TimeoutError, ConnectionError):  # neither side reads any more
+            for _ in range(20_000):
+                connection.sendall(request)
+        wait_until(lambda: open_connections(server) == 0, what="the connection to be dropped")
