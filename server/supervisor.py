@@ -151,7 +151,7 @@ class Supervisor:
         if self._kill_at is None:
             for worker in self._workers:
                 if worker.restart_at is not None and worker.restart_at <= now:
-                    self._start(worker)
+                    self._restart(worker)
         elif now >= self._kill_at:
             logger.error("workers that did not end in time are killed")
             self._send(signal.SIGKILL)
@@ -172,6 +172,13 @@ class Supervisor:
         worker.start()
         assert worker.reports is not None  # noqa: S101 - for the type checker
         self._selector.register(worker.reports, selectors.EVENT_READ, worker)
+
+    def _restart(self, worker: WorkerProcess) -> None:
+        try:
+            self._start(worker)
+        except OSError as error:
+            # The others serve; memory or processes may be free again later.
+            logger.error("%s cannot be started, and is tried again: %s", self._position_text(worker), error)
 
     def _ended(self, worker: WorkerProcess) -> None:
         was_serving, process_id = worker.is_serving, worker.process_id

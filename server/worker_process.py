@@ -64,17 +64,18 @@ class WorkerProcess:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start a process."""
+        """Start a process.
+
+        Raises:
+            OSError: the system has no memory, process or descriptor for it; the next start is planned.
+        """
         task = self._task
-        self.reports, child = socket.socketpair()
-        with child:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _MODULE, str(child.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(child.fileno(), *task.descriptors),
-                env={**os.environ, "PYTHONPATH": _import_path()},
-                process_group=0,  # Ctrl-C is for the parent, which tells the workers to stop
-            )
+        try:
+            self._open_process()
+        except OSError:
+            self._plan_start(is_short=True)
+            raise
+        assert self.reports is not None  # noqa: S101 - for the type checker
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: its exit code says so
             self.reports.sendall(task.to_line())
         self.reports.setblocking(False)
@@ -83,6 +84,29 @@ class WorkerProcess:
         self.is_serving = False
         self.error = None
         self.restart_at = None
+
+    def _open_process(self) -> None:
+        reports, child = socket.socketpair()
+        with child:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", _MODULE, str(child.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(child.fileno(), *self._task.descriptors),
+                    env={**os.environ, "PYTHONPATH": _import_path()},
+                    process_group=0,  # Ctrl-C is for the parent, which tells the workers to stop
+                )
+            except OSError:
+                reports.close()
+                raise
+        self.reports = reports
+
+    def _plan_start(self, *, is_short: bool) -> None:
+        """Plan the start of the next process, later after each that did not live long."""
+        self._short_lives = self._short_lives + 1 if is_short else 0
+        # The first one after a kill starts at once: connections wait for it.
+        delay_s = _FIRST_DELAY_S * 2 ** (self._short_lives - 1) if self._short_lives > 1 else 0.0
+        self.restart_at = time.monotonic() + min(delay_s, _LONGEST_DELAY_S)
 
     def receive(self) -> bool:
         """Take over the reports that have arrived; return whether the process still runs."""
@@ -110,11 +134,7 @@ class WorkerProcess:
         self.exit_code = self._process.wait()
         mark_ended(self._task.counters[self.position])
         self.reports = self._process = None
-        is_short = time.monotonic() - self._started_at < _SHORT_LIFE_S
-        self._short_lives = self._short_lives + 1 if is_short else 0
-        # The first one after a kill starts at once: connections wait for it.
-        delay_s = _FIRST_DELAY_S * 2 ** (self._short_lives - 1) if self._short_lives > 1 else 0.0
-        self.restart_at = time.monotonic() + min(delay_s, _LONGEST_DELAY_S)
+        self._plan_start(is_short=time.monotonic() - self._started_at < _SHORT_LIFE_S)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the present process, if there is one."""

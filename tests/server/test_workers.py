@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -18,6 +20,11 @@ from typing import Any, Self
 import httpx
 import pytest
 
+from graphbox.server.binding import bind_listeners
+from graphbox.server.counters import create_counter_file
+from graphbox.server.settings import Settings
+from graphbox.server.supervisor import Supervisor
+from graphbox.server.worker_task import WorkerTask
 from graphbox.workspace import Workspace
 from tests.server.sample_models import add_model, build_workspace, write_encoder
 from tests.server.server_process import TOKEN, ServerProcess, StartServer, wait_until
@@ -338,3 +345,38 @@ def test_the_parent_is_small(start_server: StartServer, shared_workspace: Worksp
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     (resident,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
     assert int(resident.split()[1]) < 35 * 1024
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the system has no memory for another process, those that run are not ended."""
+    settings = Settings(port=0, workers=2, models=(tmp_path,))
+    listeners = bind_listeners(settings)
+    counters = tuple(create_counter_file() for _ in listeners)
+    tasks = [
+        WorkerTask(settings, position, each.descriptors(), counters, None, None)
+        for position, each in enumerate(listeners)
+    ]
+    supervisor = Supervisor(tasks, listeners, lambda: None, lambda _: None, 1.0)
+    worker = supervisor._workers[0]
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    try:
+        for _ in range(3):
+            supervisor._restart(worker)
+        assert worker.reports is None
+        assert worker.restart_at is not None
+        assert worker.restart_at > time.monotonic()
+        assert caplog.text.count("cannot be started, and is tried again") == 3
+        assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+    finally:
+        supervisor._selector.close()
+        for each in listeners:
+            each.close()
+        for descriptor in counters:
+            os.close(descriptor)
