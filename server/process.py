@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvloop
 
@@ -132,7 +133,7 @@ class _Server:
             if listeners.grpc is not None:
                 from graphbox.server.grpc.listener import listen_grpc
 
-                tls = None if self._tls is None else self._tls.context("h2")
+                tls = None if self._tls is None else partial(self._tls.context, "h2")
                 accepting.append(listen_grpc(self._gateway.services, connections, listeners.grpc, tls))
             self._on_start()
             await self._stopping.wait()
@@ -144,7 +145,8 @@ class _Server:
             await self._gateway.stop()
 
     def _listen_http(self, listener: socket.socket) -> Listener:
-        scheme, tls = ("http", None) if self._tls is None else ("https", self._tls.context("http/1.1"))
+        tls = None if self._tls is None else partial(self._tls.context, "http/1.1")
+        scheme = "http" if tls is None else "https"
         return Listener(
             listener,
             lambda: HttpConnection(self._gateway, self._connections, scheme),

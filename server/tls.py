@@ -12,7 +12,7 @@ __all__ = ["Tls"]
 
 
 class Tls:
-    """The certificate of a server, and the contexts of its listeners.
+    """The certificate of a server, and the contexts of its connections.
 
     Args:
         certificate: PEM file with the certificate and those that lead to the root.
@@ -25,7 +25,7 @@ class Tls:
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate = certificate
         self._key = key
-        self._contexts: list[ssl.SSLContext] = []
+        self._contexts: dict[str, ssl.SSLContext] = {}
         self.context("http/1.1")  # finds what is wrong with the files
 
     @classmethod
@@ -40,17 +40,14 @@ class Tls:
         return cls(settings.tls_certificate, settings.tls_key)
 
     def context(self, protocol: str) -> ssl.SSLContext:
-        """Return a new context of a listener, TLS 1.2 or newer.
+        """Return the context of new connections, TLS 1.2 or newer.
 
         Args:
             protocol: that clients of the listener agree on (ALPN), such as ``h2``.
         """
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols([protocol])
-        self._load(context)
-        self._contexts.append(context)
-        return context
+        if protocol not in self._contexts:
+            self._contexts[protocol] = self._new_context(protocol)
+        return self._contexts[protocol]
 
     def reload(self) -> None:
         """Read the files again; connections that are open keep their certificate.
@@ -58,11 +55,13 @@ class Tls:
         Raises:
             UsageError: see `Tls`; the certificate that was read before stays.
         """
-        self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-        for context in self._contexts:
-            self._load(context)
+        # New ones: a context keeps a certificate for each type of key that it was given.
+        self._contexts = {protocol: self._new_context(protocol) for protocol in self._contexts}
 
-    def _load(self, context: ssl.SSLContext) -> None:
+    def _new_context(self, protocol: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols([protocol])
         try:
             # Without the function, OpenSSL would ask the terminal for a passphrase.
             context.load_cert_chain(self._certificate, self._key, password=_no_passphrase)
@@ -73,6 +72,7 @@ class Tls:
                 f"received: {reason}",
                 where=f"{self._certificate}, {self._key}",
             ) from error
+        return context
 
 
 def _no_passphrase() -> str:

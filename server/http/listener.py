@@ -27,7 +27,7 @@ class Listener:
     Args:
         listener: a listening socket.
         create_protocol: returns the protocol of a new connection.
-        tls: context of encrypted connections; None: they are not.
+        tls: returns the context of a new connection; None: connections are not encrypted.
         handshake_timeout_s: time a client has for the handshake.
     """
 
@@ -35,7 +35,7 @@ class Listener:
         self,
         listener: socket.socket,
         create_protocol: Callable[[], asyncio.Protocol],
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         handshake_timeout_s: float = 10.0,
     ) -> None:
         listener.setblocking(False)
@@ -88,7 +88,7 @@ class Listener:
             await self._loop.connect_accepted_socket(
                 self._create_protocol,
                 connection,
-                ssl=self._tls,
+                ssl=None if self._tls is None else self._tls(),
                 ssl_handshake_timeout=self._handshake_timeout_s,
             )
         except OSError:  # the client has left, or its handshake failed
