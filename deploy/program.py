@@ -74,9 +74,16 @@ class CheckedProgram:
                 bounds[name] = (*bounds[name], IndexBound(None, rows, 0))
         self._index_inputs = {name: tuple(dict.fromkeys(each)) for name, each in bounds.items()}
 
-    def constant_rows(self, name: str) -> int | None:
-        """Return how many rows of constants the positions of an input select from; None: not known."""
-        return min((bound.size for bound in self._index_inputs.get(name, ()) if bound.size), default=None)
+    def position_limit(self, name: str, feeds: Feeds) -> int | None:
+        """Return how many rows, of constants or of ``feeds``, the positions of an input select from.
+
+        None: it is not known, or the input has no positions.
+        """
+        sizes = (
+            feeds[bound.tensor].shape[bound.axis] if bound.size is None else bound.size
+            for bound in self._index_inputs.get(name, ())
+        )
+        return min(sizes, default=None)
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the model.

@@ -57,12 +57,20 @@ class Background:
             thread.join()
 
     def _run(self, work: Callable[[], None]) -> None:
-        # On Linux the niceness is that of a thread; threads that it starts inherit it.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
+            _lower_priority()
             work()
         except Exception:
             logger.exception("work beside requests failed")
         finally:
             with self._lock:
                 self._threads.discard(threading.current_thread())
+
+
+def _lower_priority() -> None:
+    """Give way to other threads, where the system allows it."""
+    try:
+        # On Linux the niceness is that of a thread; threads that it starts inherit it.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    except OSError as error:
+        logger.debug("work beside requests has the priority of requests: %s", error)

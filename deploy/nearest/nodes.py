@@ -254,7 +254,9 @@ class NearestNodes:
             logger.error(message, name, count, error, exc_info=not isinstance(error, GraphboxError))
             return None
         if found is None:
-            logger.info("model %s: %d rows are ranked exactly, which is as fast as their index", name, count)
+            logger.info(
+                "model %s: %d rows are ranked exactly, their index was not shown to be better", name, count
+            )
         else:
             logger.info("model %s: index of %d rows, recall %.4f", name, count, found.recall)
         return found

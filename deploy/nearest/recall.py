@@ -17,7 +17,8 @@ _SCORE_TOLERANCE = 1e-5
 def found_rows(scores: npt.NDArray[np.float32], exact: npt.NDArray[np.float32]) -> int:
     """Return how many of the ``exact`` best scores an approximate answer has.
 
-    Rows are compared by score: of rows with equal scores any is right.
+    Rows are compared by score: of rows with equal scores any is right. Scores are equal within a share of the
+    largest one, whatever its size.
 
     Args:
         scores: float32 [at most k], of the approximate answer.
@@ -25,7 +26,7 @@ def found_rows(scores: npt.NDArray[np.float32], exact: npt.NDArray[np.float32]) 
     """
     if not len(exact):
         return 0
-    least = exact[-1] - _SCORE_TOLERANCE * max(1.0, float(np.abs(exact).max()))
+    least = exact[-1] - _SCORE_TOLERANCE * np.abs(exact).max()
     return min(len(exact), int(np.count_nonzero(scores >= least)))
 
 

@@ -52,8 +52,11 @@ def tuned(index: GraphIndex, exact: ExactRanking, queries: Float32) -> Tuned | N
         queries: float32 [n, dim], such as clients ask for.
 
     Returns:
-        None where exact ranking takes no longer than the width that would be needed.
+        None where exact ranking takes no longer than the width that would be needed, no width finds enough,
+        or there are no queries that would show it.
     """
+    if not len(queries):
+        return None
     k = min(_TUNED_K, len(index))
     _, nearest = exact.top(queries, k)
     for width in _WIDTHS:
@@ -64,7 +67,7 @@ def tuned(index: GraphIndex, exact: ExactRanking, queries: Float32) -> Tuned | N
             found_rows(score[row >= 0], best) for row, score, best in zip(rows, scores, nearest, strict=True)
         )
         if found >= LEAST_RECALL * nearest.size:
-            return Tuned(index, width, found / max(1, nearest.size))
+            return Tuned(index, width, found / nearest.size)
     return None
 
 

@@ -13,7 +13,8 @@ from graphbox.server.load.plan import LoadPlan, Tally
 __all__ = ["INFER_METHOD", "GrpcLoad"]
 
 INFER_METHOD = "/inference.GRPCInferenceService/ModelInfer"
-_REFUSALS = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+# A busy server refuses by it. UNAVAILABLE is an error: of a server that stops, and of one that is not there.
+_REFUSAL = "RESOURCE_EXHAUSTED"
 _CONNECT_TIMEOUT_S = 10.0
 
 
@@ -72,7 +73,10 @@ class GrpcLoad:
             ) from error
 
     async def run(self) -> Tally:
-        """Send requests for the time of the plan, and wait for the last answers."""
+        """Send requests for the time of the plan, and wait for the last answers.
+
+        An error of the client ends the test; it is raised as it is.
+        """
         now = time.monotonic_ns()
         self._counted_from_ns = self._tally.begun_ns = now + int(self._plan.warm_up_s * 1e9)
         self._end_ns = self._counted_from_ns + int(self._plan.seconds * 1e9)
@@ -97,21 +101,30 @@ class GrpcLoad:
         async def answer(call: Any) -> None:
             while True:
                 due = await waiting.get()
-                if time.monotonic_ns() < self._end_ns:
-                    await self._send(call, due)
-                else:
-                    self._tally.unsent += 1
-                waiting.task_done()
+                try:
+                    if time.monotonic_ns() < self._end_ns:
+                        await self._send(call, due)
+                    else:
+                        self._tally.unsent += 1
+                finally:
+                    waiting.task_done()
 
-        arrivals = ArrivalProcess(rate, plan.arrivals, plan.seed, self._end_ns, waiting.put_nowait)
-        senders = [asyncio.create_task(answer(call)) for call in calls]
-        try:
+        async def drain() -> None:
             await asyncio.sleep((self._end_ns - time.monotonic_ns()) / 1e9)
             await waiting.join()
+
+        arrivals = ArrivalProcess(rate, plan.arrivals, plan.seed, self._end_ns, waiting.put_nowait)
+        tasks = [asyncio.create_task(work) for work in (drain(), *(answer(call) for call in calls))]
+        try:
+            # Senders end by an error alone.
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
             arrivals.close()
-            for sender in senders:
-                sender.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, call: Any, due: int) -> None:
         message = self._plan.requests[self._next % len(self._plan.requests)]
@@ -129,7 +142,7 @@ class GrpcLoad:
         if not failure:
             self._tally.latency.record(now - due)
             self._tally.service.record(now - sent)
-        elif failure in _REFUSALS:
+        elif failure == _REFUSAL:
             self._tally.refusal.record(now - sent)
         else:
             self._tally.fail("timeout" if failure == "DEADLINE_EXCEEDED" else failure)

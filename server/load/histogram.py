@@ -23,7 +23,7 @@ _BUFFERED = 1 << 15
 class LatencyHistogram:
     """Counts of durations in nanoseconds.
 
-    Below 128 ns a bucket is 1 ns wide. Each power of two above has 128 buckets, so a percentile is at most
+    Below 256 ns a bucket is 1 ns wide. Each power of two above has 128 buckets, so a percentile is at most
     0.8 % too high. The largest duration and the sum are exact. Durations from 73 minutes on share a bucket.
     """
 

@@ -18,7 +18,7 @@ class HttpConnection(asyncio.Protocol):
     """One connection with at most one request in flight.
 
     Args:
-        answered: called with the status of each complete answer; it may send the next request.
+        answered: called with the status of each complete answer to a request; it may send the next one.
         lost: called when the connection ends.
     """
 
@@ -45,7 +45,8 @@ class HttpConnection(asyncio.Protocol):
         cast("asyncio.Transport", self._transport).write(request)
 
     def abort(self) -> None:
-        """Close the connection without waiting."""
+        """Close the connection without waiting; nothing can be sent any more."""
+        self._closes = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -66,8 +67,10 @@ class HttpConnection(asyncio.Protocol):
         status = parser.get_status_code()
         if status < HTTPStatus.OK:
             return
+        if not self.sent_ns:  # of an idle connection that the server gives up
+            self.abort()
+            return
         if not parser.should_keep_alive():
-            self._closes = True
             self.abort()
         self._answered(self, status)
 

@@ -70,7 +70,9 @@ class HttpLoad:
             arrivals = ArrivalProcess(plan.rate, plan.arrivals, plan.seed, self._end_ns, self._arrive)
         else:
             for connection in list(self._connections):
-                self._send(connection, time.monotonic_ns())
+                self._proceed(connection, time.monotonic_ns())
+        for _ in range(plan.connections - len(self._connections)):  # the server gave up the others meanwhile
+            self._start(self._reconnect())
         try:
             await self._sweep()
         finally:

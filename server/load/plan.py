@@ -79,7 +79,7 @@ class Tally:
         unsent: arrivals of an open loop that found no free connection until the end.
         latency: of accepted requests; in an open loop from the intended time of sending.
         service: of accepted requests, from the actual sending: without waits for a free connection.
-        refusal: the same of refused requests (HTTP 503, gRPC RESOURCE_EXHAUSTED or UNAVAILABLE).
+        refusal: the same of refused requests (HTTP 503, gRPC RESOURCE_EXHAUSTED).
         begun_ns, ended_ns: `time.monotonic_ns` of the first request and of the last answer.
     """
 

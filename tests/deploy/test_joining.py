@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,12 @@ from graphbox.artifact import (
     TensorSpec,
     TriplesForm,
 )
+from graphbox.artifact.manifest import Datatype
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.cancellation import Cancellation, ExecutionCancelledError, cancellable
 from graphbox.deploy.joining import answer_joined, batch_key, join, split
 from graphbox.deploy.onnx_writer import Node, write_onnx
+from graphbox.deploy.protocol import DTYPE_OF
 from graphbox.deploy.signature import (
     NEAREST_SUFFIX,
     ONNX_SUFFIX,
@@ -472,3 +475,89 @@ def test_positions_in_a_constant_table_are_varied(tmp_path: Path, axis: int, joi
         writer.set_example([{"name": "word", "datatype": "INT64", "shape": [1], "data": [4]}])
         writer.commit(name="words", version=1, kind="tensors", task=None, dim=1, targets={})
     assert signature_of(tmp_path / "1").joinable is joinable
+
+
+@pytest.mark.parametrize("example", [0, 1, 7, -3])
+@pytest.mark.parametrize("dtype", ["INT64", "UINT8", "BOOL"])
+@pytest.mark.parametrize("columns", [(), (3,)])
+@pytest.mark.parametrize("mixes", [False, True])
+def test_integers_that_are_no_positions_are_varied(
+    tmp_path: Path, dtype: Datatype, example: int, columns: tuple[int, ...], mixes: bool
+) -> None:
+    """The example has one row, whose copies would have the same largest integer as each row alone."""
+    if example < 0 and dtype in ("UINT8", "BOOL"):
+        pytest.skip("no negative values")
+    nodes = [Node("Cast", ["code"], ["number"], {"to": 1}), Node("Add", ["x", "number"], ["y"])]
+    if mixes:
+        nodes[0] = Node("Cast", ["code"], ["alone"], {"to": 1})
+        nodes.insert(1, Node("ReduceMax", ["alone", "zeros"], ["number"], {"keepdims": 1}))
+    value: int | bool = bool(example) if dtype == "BOOL" else example
+    write_integers(tmp_path / "1", nodes, dtype, value, columns)
+    assert signature_of(tmp_path / "1").joinable is not mixes
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # Positions in the columns of another input: varied within these.
+        [Node("GatherElements", ["x", "code"], ["y"], {"axis": 1})],
+        # Positions after a sum, which are not recognized as such: values of the example's range are accepted.
+        [
+            Node("Sub", ["code", "int_one"], ["place"]),
+            Node("Gather", ["weight", "place"], ["rows"], {"axis": 0}),
+            Node("ReduceSum", ["rows", "two"], ["number"], {"keepdims": 0}),
+            Node("Add", ["x", "number"], ["y"]),
+        ],
+    ],
+)
+def test_integers_are_varied_within_what_the_model_accepts(tmp_path: Path, nodes: list[Node]) -> None:
+    write_integers(tmp_path / "1", nodes, "INT64", 2)
+    assert signature_of(tmp_path / "1").joinable
+
+
+def test_positions_that_cannot_be_varied_are_not_joined(tmp_path: Path) -> None:
+    """The rows are computed: only those of the example are known to be there, and 0 is the first."""
+    nodes = [
+        Node("Mul", ["weight", "small"], ["table"]),
+        Node("Gather", ["table", "code"], ["rows"], {"axis": 0}),
+        Node("ReduceSum", ["rows", "two"], ["number"], {"keepdims": 0}),
+        Node("Add", ["x", "number"], ["y"]),
+    ]
+    write_integers(tmp_path / "zero", nodes, "INT64", 0)
+    assert not signature_of(tmp_path / "zero").joinable
+    write_integers(tmp_path / "two", nodes, "INT64", 2)
+    assert signature_of(tmp_path / "two").joinable
+
+
+def write_integers(
+    path: Path, nodes: list[Node], dtype: Datatype, example: int, columns: tuple[int, ...] = (3,)
+) -> None:
+    """Write a bare ONNX model of `x`, FP32, and `code`; the example has one row. All are [rows, *columns]."""
+    size = math.prod(columns)
+    used = {name for node in nodes for name in node.inputs}
+    constants = {"int_one": np.array(1), "two": np.array([2]), **CONSTANTS}
+    model = write_onnx(
+        nodes,
+        {"x": (np.float32, ["n", *columns]), "code": (DTYPE_OF[dtype], ["n", *columns])},
+        {"y": (np.float32, ["n", *columns])},
+        {name: values for name, values in constants.items() if name in used},
+    )
+    with ArtifactWriter(path) as writer:
+        writer.set_onnx(
+            model,
+            opset=20,
+            precision="float32",
+            inputs=[
+                TensorSpec(name="x", datatype="FP32", shape=(-1, *columns)),
+                TensorSpec(name="code", datatype=dtype, shape=(-1, *columns)),
+            ],
+            outputs=[TensorSpec(name="y", datatype="FP32", shape=(-1, *columns))],
+        )
+        writer.set_preprocess(TensorsForm())
+        writer.set_example(
+            [
+                {"name": "x", "datatype": "FP32", "shape": [1, *columns], "data": [0.5] * size},
+                {"name": "code", "datatype": dtype, "shape": [1, *columns], "data": [example] * size},
+            ]
+        )
+        writer.commit(name="integers", version=1, kind="tensors", task=None, dim=1, targets={})

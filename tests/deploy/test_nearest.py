@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 
 from graphbox.deploy import DeployedEncoder, open_encoder
+from graphbox.deploy.nearest.background import Background
 from graphbox.deploy.nearest.graph_index import GraphIndex
 from graphbox.deploy.nearest.recall import RecallCounter, found_rows
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
-from graphbox.deploy.nearest.rows import EXACT_ROWS
+from graphbox.deploy.nearest.rows import EXACT_ROWS, tuned
 from graphbox.errors import BackendMissingError, InvalidRequestError
 from graphbox.package_folder import packages_folder
 from tests.deploy.nearest_models import DIM, ITEMS, LINKED, USERS, clustered, wait_for_index, write_items
@@ -336,3 +338,38 @@ def test_rows_with_equal_scores_are_all_right() -> None:
     assert found_rows(np.array([3, 1.9, 2], np.float32), exact) == 2
     assert found_rows(np.array([], np.float32), exact) == 0
     assert found_rows(np.array([1], np.float32), exact[:0]) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-6, 1, 1e6, -1, -1e-6])
+def test_recall_does_not_depend_on_the_scale_of_scores(scale: float) -> None:
+    exact = np.array([4, 3, 3] if scale > 0 else [2, 3, 3], np.float32) * np.float32(scale)
+    equal, worse = np.float32(3 * (1 - 1e-6) * scale), np.float32(3 * scale - 1e-2 * abs(scale))
+    assert found_rows(np.array([exact[0], equal, worse]), exact) == 2
+    assert found_rows(np.full(3, worse), exact) == 0
+    assert found_rows(np.zeros(3, np.float32), np.zeros(3, np.float32)) == 3
+
+
+def test_an_index_without_sample_queries_is_not_used(
+    indexed: DeployedEncoder, version: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    using = indexed.nearest.ranking("user").tuned
+    assert using is not None
+    with open_encoder(version, "onnxruntime") as model:
+        exact = model.nearest.ranking("user")
+        assert tuned(using.index, exact, clustered(0, 9)) is None  # type: ignore[arg-type]
+    with open_encoder(version, "onnxruntime", nearest="index") as model:
+        nothing = np.full((USERS, DIM), np.nan, np.float32)
+        monkeypatch.setattr(model.nearest, "_encode", lambda indices, _: nothing[indices])
+        assert wait_for_index(model, "user") == "exact"
+
+
+def test_work_runs_where_its_priority_cannot_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError("no priorities here")
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    background, ran = Background(), threading.Event()
+    assert background.start(ran.set)
+    background.close()
+    assert ran.is_set()
+    assert not background.is_busy

@@ -33,6 +33,11 @@ def test_percentiles_are_at_most_one_bucket_too_high(scale: int) -> None:
         assert exact <= found.percentile_ms(percent) <= exact * (1 + RELATIVE_ERROR) + 1e-9
 
 
+def test_durations_below_256_ns_have_a_bucket_each() -> None:
+    buckets = histogram_of(list(range(300))).buckets()
+    assert [bound for bound, _ in buckets] == [each / 1e6 for each in (*range(256), *range(257, 300, 2))]
+
+
 def test_buckets_hold_every_duration() -> None:
     edges = sorted({each for power in range(42) for each in (2**power - 1, 2**power, 2**power + 1)})
     buckets = histogram_of(edges).buckets()

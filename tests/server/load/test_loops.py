@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import grpc
 import pytest
 
 from graphbox.errors import BackendMissingError, UsageError
 from graphbox.server.load import LoadPlan, LoadReport, run_load
+from graphbox.server.load.grpc_load import INFER_METHOD, GrpcLoad
+from graphbox.server.load.http_load import HttpLoad
 from graphbox.server.load.pacing import arrival_times
+from graphbox.server.load.plan import Tally
 
 REQUEST = b"POST /infer HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
+UNASKED = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+UNASKED_OPEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Answer = Callable[[int], bytes | None]
@@ -28,9 +37,13 @@ Answer = Callable[[int], bytes | None]
 class Peer:
     """A server on a thread of its own."""
 
-    def __init__(self, answer: Answer, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, answer: Answer, delay_s: float = 0.0, unasked: bytes = b"", idle_s: float = 0.0
+    ) -> None:
         self._answer = answer
         self._delay_s = delay_s
+        self._unasked = unasked  # sent on a connection without a request for `idle_s`
+        self._idle_s = idle_s
         self.requests = 0
         self.connections = 0
 
@@ -44,7 +57,12 @@ class Peer:
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
-            await reader.readexactly(len(REQUEST))
+            try:
+                async with asyncio.timeout(self._idle_s if self._unasked else None):
+                    await reader.readexactly(len(REQUEST))
+            except TimeoutError:
+                writer.write(self._unasked)
+                await reader.readexactly(len(REQUEST))
             self.requests += 1
             answer = self._answer(self.requests)
             if answer is None:
@@ -182,6 +200,106 @@ def test_garbage_is_a_lost_connection() -> None:
     with peer.running() as port:
         report = run_load(plan(port))
     assert set(report.tally.errors) == {"connection"}
+
+
+@pytest.mark.timeout(30, method="thread")  # a thread that never ends cannot be left
+@pytest.mark.parametrize("unasked", [UNASKED, UNASKED_OPEN], ids=["closes", "stays"])
+@pytest.mark.parametrize("rate", [None, 20.0])
+def test_an_answer_without_a_request_is_none(unasked: bytes, rate: float | None) -> None:
+    peer = Peer(lambda _: OK, unasked=unasked, idle_s=0.02)
+    with peer.running() as port:
+        report = run_load(plan(port, rate=rate, seconds=0.5, arrivals="constant"))
+    assert counts(report) >= 9
+    assert report.accepted >= 5
+    # The server may give up a connection while a request is on its way.
+    assert set(report.tally.errors) <= {"408", "connection"}
+    assert peer.connections > 20 or rate is None
+
+
+@pytest.mark.timeout(30, method="thread")  # a thread that never ends cannot be left
+@pytest.mark.parametrize("unasked", [UNASKED, UNASKED_OPEN], ids=["closes", "stays"])
+def test_connections_that_are_given_up_before_the_start(unasked: bytes) -> None:
+    peer = Peer(lambda _: OK, unasked=unasked, idle_s=0.2)
+
+    async def run() -> Tally:
+        load = HttpLoad(plan(port))
+        await load.connect()
+        await asyncio.sleep(0.5)
+        return await load.run()
+
+    with peer.running() as port:
+        tally = asyncio.run(run())
+    assert tally.latency.count > 100
+    assert peer.connections >= 8
+
+
+# ---- gRPC ----
+
+
+def grpc_service(answer: Callable[[grpc.ServicerContext], bytes]) -> grpc.GenericRpcHandler:
+    handler = grpc.unary_unary_rpc_method_handler(lambda _, context: answer(context))
+    service, method = INFER_METHOD.removeprefix("/").split("/")
+    return grpc.method_handlers_generic_handler(service, {method: handler})
+
+
+@contextlib.contextmanager
+def grpc_peer(answer: Callable[[grpc.ServicerContext], bytes]) -> Iterator[tuple[int, grpc.Server]]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers((grpc_service(answer),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port, server
+    finally:
+        server.stop(0).wait()
+
+
+def grpc_plan(port: int, **options: object) -> LoadPlan:
+    return replace(plan(port, **options), protocol="grpc", requests=(b"hi",))
+
+
+@pytest.mark.parametrize("rate", [None, 100.0])
+def test_grpc_refusals_are_no_failures(rate: float | None) -> None:
+    numbers = itertools.count()
+    codes = [None, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE]
+
+    def answer(context: grpc.ServicerContext) -> bytes:
+        code = codes[next(numbers) % 3]
+        if code is not None:
+            context.abort(code, "no")
+        return b"ok"
+
+    with grpc_peer(answer) as (port, _):
+        report = run_load(grpc_plan(port, rate=rate))
+    assert counts(report) == next(numbers) >= 9
+    assert report.refused == pytest.approx(report.accepted, abs=1)
+    assert set(report.tally.errors) == {"UNAVAILABLE"}
+    assert report.failed == pytest.approx(report.accepted, abs=1)
+
+
+def test_a_grpc_server_that_ends_meanwhile() -> None:
+    with grpc_peer(lambda _: b"ok") as (port, server):
+        stop = threading.Timer(0.3, server.stop, [0])
+        stop.start()
+        report = run_load(grpc_plan(port, seconds=0.6))
+        stop.join()
+    counts(report)
+    assert report.accepted
+    assert not report.refused
+    assert "UNAVAILABLE" in report.tally.errors
+
+
+@pytest.mark.timeout(30, method="thread")  # a thread that never ends cannot be left
+@pytest.mark.parametrize("rate", [None, 100.0])
+def test_an_error_of_the_grpc_client_ends_the_test(
+    rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(GrpcLoad, "_send", fails)
+    with grpc_peer(lambda _: b"ok") as (port, _), pytest.raises(ZeroDivisionError):
+        run_load(grpc_plan(port, rate=rate))
 
 
 def test_a_server_that_is_not_there() -> None:
