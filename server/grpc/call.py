@@ -69,6 +69,14 @@ class GrpcCall:
         """Send one of several messages of the answer."""
         self._connection.send(self, message)
 
+    def processed(self, message_bytes: int) -> None:
+        """Note that a request of a stream, which had this size, is answered."""
+        self._connection.processed(self, message_bytes)
+
+    def has_to_wait(self) -> bool:
+        """Return whether no request is to begin, because the client does not take the answers it has."""
+        return self._connection.has_to_wait()
+
     def finish(self, status: Status = Status.OK, text: str = "") -> None:
         """End the answer."""
         self.end()

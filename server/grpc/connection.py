@@ -24,10 +24,11 @@ __all__ = ["GrpcConnection", "why_missing"]
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_CALLS = 256
-# Of one connection, besides its largest message.
+# Of one connection: its largest messages, and what streams may send ahead.
 _BUFFERED_MESSAGES = 2
-# Requests of one stream that wait for their answers, before its connection is read no further.
-_MAX_PENDING = 64
+_AHEAD_BYTES = 16 * 1024 * 1024
+# Answers that the client does not take: above this, its requests wait.
+_MAX_QUEUED_BYTES = 4 * 1024 * 1024
 _OUTPUT_BYTES = 256 * 1024
 _TICK_S = 1.0
 # Between the announcement that the connection ends and its end, for calls that are under way.
@@ -58,11 +59,17 @@ class GrpcConnection(asyncio.Protocol):
             max_concurrent_calls=MAX_CALLS,
             max_header_bytes=MAX_HEADER_BYTES,
             max_message_bytes=limits.max_body_bytes,
-            max_buffered_bytes=_BUFFERED_MESSAGES * limits.max_body_bytes,
+            max_buffered_bytes=_BUFFERED_MESSAGES * limits.max_body_bytes + _AHEAD_BYTES,
         )
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # set by `connection_made`
         self._calls: dict[int, GrpcCall] = {}
         self._streams: dict[int, InferStream] = {}
+        # Calls, with their messages, that wait until the client has taken answers.
+        self._delayed: dict[GrpcCall, bytes] = {}
+        self._delayed_bytes = 0
+        self._is_delaying = False
+        # Streams and sizes of requests that are answered.
+        self._processed: list[tuple[int, int]] = []
         self._phase = Phase.ANSWERING
         self._buffered_bytes = 0
         self._is_writing_paused = False
@@ -72,6 +79,10 @@ class GrpcConnection(asyncio.Protocol):
         self._is_stopping = False
         self._is_announced = False
         self._ticker: asyncio.TimerHandle | None = None
+        # When the client last took a part of an answer, sent anything, and was asked for a sign of life.
+        self._sent_bytes = 0
+        self._taken_s = self._received_s = self._loop.time()
+        self._pinged_s: float | None = None
 
     # asyncio.Protocol
 
@@ -99,6 +110,8 @@ class GrpcConnection(asyncio.Protocol):
         """Parse ``data`` and pass on the calls that are complete."""
         if self._is_closed:
             return
+        self._received_s = self._loop.time()
+        self._pinged_s = None
         self._is_flush_scheduled = True  # by this function, at its end
         self._handle(self._session.receive(data), time.perf_counter_ns())
         self._count_buffered()
@@ -107,6 +120,7 @@ class GrpcConnection(asyncio.Protocol):
             self._move(Phase.IDLE)
         if self._phase is Phase.IDLE and self._session.open_calls:
             self._move(Phase.ANSWERING)
+            self._taken_s = self._received_s
             self._tick_later()
 
     def eof_received(self) -> bool:
@@ -126,6 +140,7 @@ class GrpcConnection(asyncio.Protocol):
             self._move(Phase.DISCARDING)
             return
         self._move(Phase.ANSWERING)
+        self._taken_s = self._loop.time()
         self._tick_later()
         self._flush()
         self._resume_reading()
@@ -144,8 +159,18 @@ class GrpcConnection(asyncio.Protocol):
     def send(self, call: GrpcCall, message: bytes) -> None:
         """Send one of several messages of an answer."""
         self._session.send(call.stream, message)
-        self._resume_reading()
         self._flush_soon()
+
+    def processed(self, call: GrpcCall, message_bytes: int) -> None:
+        """Note that a request of a stream is answered: another one may be read."""
+        if not self._processed:
+            self._loop.call_soon(self._read_on)
+        self._processed.append((call.stream, message_bytes))
+
+    def has_to_wait(self) -> bool:
+        """Return whether no request is to begin, because the client does not take the answers it has."""
+        self._is_delaying |= self._session.queued_bytes > _MAX_QUEUED_BYTES
+        return self._is_delaying
 
     def finish(self, call: GrpcCall, status: Status, text: str) -> None:
         """End an answer."""
@@ -170,10 +195,18 @@ class GrpcConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection at once, to make room for another one."""
+        if self._transport.get_write_buffer_size():  # the client does not read, and a close waits for it
+            self.abort()
+            return
         self._is_closed = True
         self._session.shut_down(last=True)
         self._write(self._session.output(_OUTPUT_BYTES))
         self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once, with what is unsent."""
+        self._is_closed = True
+        self._transport.abort()
 
     def drop(self) -> None:
         """Refuse running calls and close the connection."""
@@ -202,6 +235,8 @@ class GrpcConnection(asyncio.Protocol):
                 _, _, path, timeout_ns, message, compressed = event
                 call = self._calls.get(stream)
                 if call is None:
+                    if self._service.needs_token:  # it was opened before, and refused
+                        continue
                     call = self._calls[stream] = GrpcCall(self, stream, path, now_ns, timeout_ns)
                 call.started_ns = now_ns
                 self._receive(call, message, compressed=compressed)
@@ -210,6 +245,8 @@ class GrpcConnection(asyncio.Protocol):
             elif kind == _http2.CLOSED:
                 if stream in self._calls:
                     self._leave(self._calls[stream])
+            elif kind == _http2.REFUSED:
+                self._refused(stream, event[2], Status(event[3]), now_ns)
             elif stream in self._streams:
                 self._handle_stream(self._streams[stream], event)
 
@@ -218,14 +255,31 @@ class GrpcConnection(asyncio.Protocol):
             stream.half_close()
             return
         stream.receive(event[2], compressed=event[3])
-        if stream.pending >= _MAX_PENDING:
-            self._pause_reading()
 
     def _receive(self, call: GrpcCall, message: bytes, *, compressed: bool) -> None:
         """Pass on a call with its only message."""
         if compressed:
-            call.encoding = call.header("grpc-encoding").decode("latin-1") or "identity"
-        self._service.answer(call, message)
+            call.encoding = _encoding_of(call)
+        if not self.has_to_wait():
+            self._service.answer(call, message)
+            return
+        most_bytes = _BUFFERED_MESSAGES * self._connections.limits.max_body_bytes
+        if self._delayed_bytes + len(message) > most_bytes:
+            text = "the client of this connection does not take its answers"
+            call.finish(Status.RESOURCE_EXHAUSTED, text)
+            return
+        self._delayed[call] = message
+        self._delayed_bytes += len(message)
+        call.limit_time()
+
+    def _refused(self, stream: int, path: str, status: Status, now_ns: int) -> None:
+        """Count a call that the session has refused, and give it up."""
+        call = self._calls.get(stream)
+        if call is None:
+            self._service.count(GrpcCall(self, stream, path, now_ns, None), status)
+            return
+        call.leave()
+        self._forget(call, status)
 
     def _open(self, call: GrpcCall) -> None:
         """Admit or refuse a call before its messages."""
@@ -236,7 +290,7 @@ class GrpcConnection(asyncio.Protocol):
             call.fail(refusal)
             return
         if call.method == STREAM_PATH:
-            call.encoding = call.header("grpc-encoding").decode("latin-1")
+            call.encoding = _encoding_of(call)
             self._streams[call.stream] = InferStream(self._service.services, call)
             call.limit_time()
 
@@ -253,8 +307,8 @@ class GrpcConnection(asyncio.Protocol):
     def _forget(self, call: GrpcCall, status: Status) -> None:
         if self._calls.pop(call.stream, None) is None:
             return
-        if self._streams.pop(call.stream, None) is not None:
-            self._resume_reading()
+        self._streams.pop(call.stream, None)
+        self._delayed_bytes -= len(self._delayed.pop(call, b""))
         self._service.count(call, status)
 
     def _flush_soon(self) -> None:
@@ -273,6 +327,8 @@ class GrpcConnection(asyncio.Protocol):
             if not data:
                 break
             self._write(data)
+        if self._is_delaying and session.queued_bytes <= _MAX_QUEUED_BYTES:
+            self._begin_delayed()
         if (self._is_stopping and not session.open_calls) or (session.failure and session.is_finished):
             self._end_connection()
 
@@ -300,7 +356,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _count_buffered(self) -> None:
         """Count what is being received; refuse calls where it is too much for all connections together."""
-        buffered = self._session.buffered_bytes
+        buffered = self._session.buffered_bytes + self._delayed_bytes
         grown = buffered - self._buffered_bytes
         if not grown:
             return
@@ -309,7 +365,8 @@ class GrpcConnection(asyncio.Protocol):
         connections.buffered_bytes += grown
         if grown > 0 and connections.buffered_bytes > connections.limits.max_buffered_bytes:
             text = "the messages that are being received take all the memory this server gives them"
-            self._handle(self._session.refuse_incomplete(-1, Status.RESOURCE_EXHAUSTED, text), 0)
+            refused = self._session.refuse_incomplete(-1, Status.RESOURCE_EXHAUSTED, text)
+            self._handle(refused, time.perf_counter_ns())
             self._count_buffered()
 
     def _pause_reading(self) -> None:
@@ -320,9 +377,32 @@ class GrpcConnection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if not self._is_reading_paused or self._is_writing_paused or self._is_closed:
             return
-        if all(stream.pending < _MAX_PENDING for stream in self._streams.values()):
-            self._is_reading_paused = False
-            self._transport.resume_reading()
+        self._is_reading_paused = False
+        self._transport.resume_reading()
+
+    def _begin_delayed(self) -> None:
+        """Begin the requests that waited for the client to take answers."""
+        self._is_delaying = False
+        for stream in list(self._streams.values()):
+            stream.begin_waiting()
+        while self._delayed and not self.has_to_wait():
+            call = next(iter(self._delayed))
+            message = self._delayed.pop(call)
+            self._delayed_bytes -= len(message)
+            call.end()  # its timer
+            self._service.answer(call, message)
+        self._count_buffered()
+
+    def _read_on(self) -> None:
+        """Take the requests that were kept back until earlier ones of their streams were answered."""
+        processed, self._processed = self._processed, []
+        if self._is_closed:
+            return
+        now_ns = time.perf_counter_ns()
+        for stream, message_bytes in processed:
+            self._handle(self._session.processed(stream, message_bytes), now_ns)
+        self._count_buffered()
+        self._flush_soon()  # windows
 
     def _stop_calls(self) -> None:
         """Reject further calls, and end streams after the requests they have."""
@@ -339,12 +419,14 @@ class GrpcConnection(asyncio.Protocol):
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        """Refuse calls whose messages do not come; note that the connection is idle."""
+        """End what does not come, or is not taken; note that the connection is idle."""
         self._ticker = None
         if self._is_closed or self._is_writing_paused:
             return
         if not self._session.open_calls:
             self._move(Phase.IDLE)
+            return
+        if not self._is_taking() or not self._is_alive():
             return
         limit_s = self._connections.limits.body_timeout_s
         text = f"expected the message within {limit_s:g} s"
@@ -354,6 +436,34 @@ class GrpcConnection(asyncio.Protocol):
         self._flush()
         self._tick_later()
 
+    def _is_taking(self) -> bool:
+        """End the connection where the client has taken nothing of its answers for too long."""
+        now_s, sent_bytes = self._loop.time(), self._session.sent_bytes
+        if sent_bytes != self._sent_bytes or not self._session.queued_bytes:
+            self._sent_bytes = sent_bytes
+            self._taken_s = now_s
+        elif now_s - self._taken_s > self._connections.limits.body_timeout_s:
+            self._end_connection()
+            return False
+        return True
+
+    def _is_alive(self) -> bool:
+        """Ask a client that is silent for a sign of life; end the connection where none comes."""
+        now_s, limits = self._loop.time(), self._connections.limits
+        if self._pinged_s is None:
+            if now_s - self._received_s > limits.keep_alive_s:
+                self._pinged_s = now_s
+                self._session.ping()
+        elif now_s - self._pinged_s > limits.header_timeout_s:
+            self.abort()
+            return False
+        return True
+
     def _move(self, phase: Phase) -> None:
         self._connections.move(self, self._phase, phase)
         self._phase = phase
+
+
+def _encoding_of(call: GrpcCall) -> str:
+    """Return the compression of messages that are marked as compressed."""
+    return call.header("grpc-encoding").decode("latin-1") or "identity"

@@ -28,7 +28,8 @@ __all__ = ["Inferring", "Receiver"]
 
 # Larger messages are parsed, and larger outputs encoded, on threads.
 _SMALL_MESSAGE_BYTES = 32 * 1024
-_SMALL_ANSWER_BYTES = 64 * 1024
+_SMALL_ANSWER_BYTES = 1024 * 1024
+_SMALL_COMPRESSED_BYTES = 64 * 1024
 
 
 class Receiver(Protocol):
@@ -165,7 +166,8 @@ class Inferring:
         def encode() -> tuple[bytes, str]:
             return compress(encode_response(lease.name, lease.version, request, outputs), self._encoding)
 
-        if sum(array.nbytes for array in outputs.values()) <= _SMALL_ANSWER_BYTES:
+        most = _SMALL_COMPRESSED_BYTES if self._encoding else _SMALL_ANSWER_BYTES
+        if sum(array.nbytes for array in outputs.values()) <= most:
             self._answer(lease, call, outcome, outputs, encode)
             return
         loop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 
 from graphbox.errors import BackendMissingError
 from graphbox.server.grpc.connection import GrpcConnection, why_missing
@@ -34,7 +35,7 @@ def listen_grpc(
     services: Services,
     connections: Connections,
     listener: socket.socket,
-    tls: ssl.SSLContext | None,
+    tls: Callable[[], ssl.SSLContext] | None,
 ) -> Listener:
     """Answer the calls of the connections of a listening socket, on the running event loop.
 
@@ -42,7 +43,7 @@ def listen_grpc(
         services: the parts of the server.
         connections: all connections of the server.
         listener: a listening socket.
-        tls: context of encrypted connections; None: they are not.
+        tls: returns the context of a new connection; None: connections are not encrypted.
     """
     service = GrpcService(services)
     timeout_s = connections.limits.header_timeout_s

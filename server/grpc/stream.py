@@ -21,11 +21,12 @@ _MAX_RUNNING = 16
 class _Place:
     """The place of one request among the responses of its stream."""
 
-    __slots__ = ("_stream", "encoding", "inferring", "message", "response")
+    __slots__ = ("_stream", "encoding", "inferring", "message", "message_bytes", "response")
 
     def __init__(self, stream: InferStream, message: bytes, encoding: str) -> None:
         self._stream = stream
         self.message = message
+        self.message_bytes = len(message)
         self.encoding = encoding
         self.inferring: Inferring | None = None
         self.response: bytes | None = None
@@ -71,17 +72,14 @@ class InferStream:
         self._is_stopping = False
         call.on_left = self.leave
 
-    @property
-    def pending(self) -> int:
-        """Requests that are not answered yet."""
-        return len(self._places)
-
     def receive(self, message: bytes, *, compressed: bool) -> None:
-        """Take a request."""
+        """Take a request; none after `stop`."""
+        if self._is_stopping:
+            return
         place = _Place(self, message, self._call.encoding if compressed else "")
         self._places.append(place)
         self._waiting.append(place)
-        self._start_waiting()
+        self.begin_waiting()
 
     def half_close(self) -> None:
         """End the answer after the requests so far: the client sends no more."""
@@ -106,7 +104,22 @@ class InferStream:
         """Note that a request has its response; send those whose turn it is, and start others."""
         self._running -= 1
         self._send_ready()
-        self._start_waiting()
+        self.begin_waiting()
+
+    def begin_waiting(self) -> None:
+        """Begin requests that wait, as far as they may."""
+        if self._is_starting:  # a request that ends at once is no deeper in the stack
+            return
+        self._is_starting = True
+        try:
+            while self._waiting and self._running < _MAX_RUNNING and not self._call.has_to_wait():
+                place = self._waiting.popleft()
+                self._running += 1
+                place.start(self._services)
+                if self._waiting and self._waiting[0] is place:  # refused: until another one has ended
+                    break
+        finally:
+            self._is_starting = False
 
     def wait_again(self, place: _Place) -> bool:
         """Let a refused request wait for another one of its stream to end; return whether there is one."""
@@ -120,27 +133,13 @@ class InferStream:
         """Return the message of an error."""
         return status_of(error, self._services.public_text, self._call.method)[1]
 
-    def _start_waiting(self) -> None:
-        if self._is_starting:  # a request that ends at once is no deeper in the stack
-            return
-        self._is_starting = True
-        try:
-            while self._waiting and self._running < _MAX_RUNNING:
-                place = self._waiting.popleft()
-                self._running += 1
-                place.start(self._services)
-                if self._waiting and self._waiting[0] is place:  # refused: until another one has ended
-                    break
-        finally:
-            self._is_starting = False
-
     def _send_ready(self) -> None:
         """Send the responses whose turn it is, and the end after the last."""
         places = self._places
         while places and places[0].response is not None:
-            response = places.popleft().response
-            if response is not None:
-                self._call.send(response)
+            place = places.popleft()
+            self._call.send(place.response or b"")
+            self._call.processed(place.message_bytes)
         if not places and self._is_half_closed:
             self._call.finish()
         elif not places and self._is_stopping:

@@ -90,6 +90,7 @@ def test_a_model_of_another_graphbox_answers_the_same(
             "threads": 1,
             "fallback_nodes": [],
             "runtime": f"graphbox {graphbox.__version__}",
+            "nearest": {},
         }
         np.testing.assert_array_equal(there.encode_indices(nodes), here.encode_indices(nodes))
         np.testing.assert_allclose(there.encode_indices(nodes), expected_embeddings(PACKAGES), atol=1e-5)

@@ -154,6 +154,7 @@ def test_a_real_triton_answers_as_onnxruntime(served: Served, monkeypatch: pytes
                 "threads": 1,
                 "fallback_nodes": [],
                 "runtime": "triton 2.51.0",
+                "nearest": {},
             }
             assert further["device"] == "cpu"  # what graphbox brings to rank with is not on that server
             np.testing.assert_allclose(there.encode_indices(nodes), expected, rtol=0, atol=1e-6)

@@ -388,7 +388,13 @@ def test_unseen_nodes_are_encoded_over_http(
             described = client.get("/v2/models/merged.unseen").raise_for_status().json()
             assert {each["name"] for each in described["inputs"]} == {each["name"] for each in tensors}
             index = client.post("/v2/repository/index").raise_for_status().json()
-            assert [each["name"] for each in index] == ["merged", "merged.unseen", "merged.onnx"]
+            assert {each["name"] for each in index} == {
+                "merged",
+                "merged.unseen",
+                "merged.nearest",
+                "merged.nearest_vectors",
+                "merged.onnx",
+            }
             wrong = client.post("/v2/models/merged.unseen/infer", json={"inputs": tensors[:1]})
             assert wrong.status_code == 400
             assert "missing: " in wrong.text

@@ -19,12 +19,16 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from graphbox._http2 import CALL, CLOSED, HALF_CLOSED, MESSAGE, Http2Session
-from graphbox.server.grpc.inference_messages import ModelInferRequest
+from graphbox._http2 import CALL, CLOSED, HALF_CLOSED, MESSAGE, OPENED, Http2Session
+from graphbox.server.grpc.inference_messages import (
+    ModelInferRequest,
+    ModelStreamInferResponse,
+    RepositoryModelUnloadRequest,
+)
 from graphbox.workspace import Workspace
 from tests.server import http2_frames as http2
 from tests.server.sample_models import PACKAGES, build_workspace, expected_embeddings
-from tests.server.server_process import ServerProcess, StartServer, start_process, wait_until
+from tests.server.server_process import TOKEN, ServerProcess, StartServer, start_process, wait_until
 
 ENHANCE_YOUR_CALM = 11
 
@@ -56,7 +60,7 @@ def connect(server: ServerProcess, *frames: bytes) -> socket.socket:
 
 
 def infer_message(ids: list[str]) -> bytes:
-    raw = b"".join(struct.pack("<I", len(name)) + name.encode() for name in ids)
+    raw = b"".join(struct.pack("<I", len(name)) + name for name in (each.encode() for each in ids))
     entry: dict[str, Any] = {"name": "id", "datatype": "BYTES", "shape": [len(ids)]}
     request = ModelInferRequest(model_name="companion", inputs=[entry], raw_input_contents=[raw])
     content: bytes = request.SerializeToString()
@@ -202,6 +206,180 @@ def test_a_client_that_does_not_read_costs_little_memory(server: ServerProcess) 
     expect_service(server)
 
 
+def test_a_refused_call_is_not_run(start_server: StartServer, workspace: Workspace) -> None:
+    """The whole call comes at once: its message is there when its headers are refused."""
+    server = start_server(workspace=workspace.root, grpc_port=0, token=TOKEN)
+    server.wait_until_ready()
+    path = "/inference.GRPCInferenceService/RepositoryModelUnload"
+    content = RepositoryModelUnloadRequest(model_name="companion").SerializeToString()
+    with closing(connect(server, http2.call(1, content, path))) as connection:
+        received = b""
+        while not any(each.kind == http2.HEADERS for each in http2.frames_of(received)):
+            received += connection.recv(65536)
+        time.sleep(0.5)
+    with triton.InferenceServerClient(server.grpc_address) as client:
+        assert client.is_model_ready("companion", headers={"authorization": f"Bearer {TOKEN}"})
+
+
+NO_WINDOW = http2.frame(http2.SETTINGS, struct.pack(">HI", 4, 0))
+
+
+def opened_stream(number: int = 1) -> bytes:
+    fields = http2.fields(http2.call_headers(http2.STREAM))
+    return http2.frame(http2.HEADERS, fields, flags=http2.END_HEADERS, stream=number)
+
+
+def test_answers_that_are_not_taken_end_the_connection(server: ServerProcess) -> None:
+    with closing(connect(server, NO_WINDOW, http2.call(1, infer_message(["zsh"])))) as connection:
+        assert goaway_code(http2.read_all(connection, 15)) == 0
+    expect_service(server)
+
+
+def executed(server: ServerProcess) -> int:
+    stats = httpx.get(f"{server.base}/v2/models/companion/stats").json()["model_stats"][0]
+    count: int = stats["inference_stats"]["success"]["count"]
+    return count
+
+
+def send_as_far_as_read(connection: socket.socket, data_frame: bytes) -> int:
+    """Send a frame of stream 1 again and again, until the server opens the window no further."""
+    received = connection.recv(65536)  # its settings
+    connection.sendall(http2.frame(http2.SETTINGS, flags=1))
+    connection.settimeout(1)
+    sent = 0
+    while True:
+        updates = [each for each in http2.frames_of(received) if each.kind == http2.WINDOW_UPDATE]
+        window = (1 << 20) + sum(int.from_bytes(each.payload) for each in updates if each.stream == 1)
+        while (sent + 1) * len(data_frame) <= window:
+            connection.sendall(data_frame)
+            sent += 1
+        try:
+            received += connection.recv(65536)
+        except TimeoutError:
+            return sent
+
+
+def test_requests_wait_while_answers_are_not_taken(start_server: StartServer, workspace: Workspace) -> None:
+    """Neither those of a stream nor calls are run for a client that takes no answers; then they are."""
+    server = start_server(workspace=workspace.root, grpc_port=0, body_timeout_s=60)
+    server.wait_until_ready()
+    content = infer_message(PACKAGES * 100)  # 13 kB of answer
+    request = http2.frame(http2.DATA, http2.message(content), stream=1)
+    with closing(connect(server, NO_WINDOW, opened_stream())) as connection:
+        sent = send_as_far_as_read(connection, request)
+        before = executed(server)
+        assert 300 < before < 400  # 4 MiB of answers
+        assert before + 64 < sent < 600
+        calls = b"".join(http2.call(number, content) for number in range(3, 43, 2))
+        connection.sendall(calls)
+        time.sleep(0.5)
+        assert executed(server) == before
+        window = struct.pack(">I", (1 << 31) - 1 - 65535)
+        connection.sendall(
+            http2.frame(http2.WINDOW_UPDATE, window)
+            + http2.frame(http2.SETTINGS, struct.pack(">HI", 4, (1 << 31) - 1))
+        )
+        connection.settimeout(10)
+        expected = before + 20
+        while executed(server) < expected:
+            assert connection.recv(1 << 20)
+    expect_service(server)
+
+
+def test_a_slow_client_gets_all_responses_of_its_stream(server: ServerProcess) -> None:
+    received: list[Any] = []
+
+    def slowly(result: Any, error: Any) -> None:
+        received.append(error or result.get_response().id)
+        time.sleep(0.001)
+
+    tensor = triton.InferInput("id", [len(PACKAGES) * 200], "BYTES")
+    tensor.set_data_from_numpy(np.array([name.encode() for name in PACKAGES * 200], dtype=object))
+    with triton.InferenceServerClient(server.grpc_address) as client:
+        client.start_stream(slowly)
+        for number in range(800):
+            client.async_stream_infer("companion", [tensor], request_id=str(number))
+        wait_until(lambda: len(received) >= 800, 60, "the responses")
+        client.stop_stream()
+    assert received == [str(number) for number in range(800)]
+
+
+def test_silent_clients_are_asked_for_a_sign_of_life(server: ServerProcess) -> None:
+    """A stream without requests stays open where its client is there, and no longer."""
+    results: list[Any] = []
+    tensor = triton.InferInput("id", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([b"zsh"], dtype=object))
+    with (
+        triton.InferenceServerClient(server.grpc_address) as client,
+        closing(connect(server, opened_stream())) as silent,
+    ):
+        client.start_stream(lambda result, error: results.append(error or result))
+        data = http2.read_all(silent, 15)
+        assert any(each.kind == http2.PING for each in http2.frames_of(data))
+        time.sleep(1)
+        client.async_stream_infer("companion", [tensor])
+        wait_until(lambda: bool(results), 10, "the response")
+        assert not isinstance(results[0], Exception), results[0]
+        client.stop_stream()
+
+
+def test_a_busy_stream_ends_with_the_server(start_server: StartServer, workspace: Workspace) -> None:
+    server = start_server(workspace=workspace.root, grpc_port=0, drain_timeout_s=30)
+    server.wait_until_ready()
+    content = http2.frame(http2.DATA, http2.message(infer_message(PACKAGES)), stream=1)
+    windows = http2.frame(http2.SETTINGS, struct.pack(">HI", 4, (1 << 31) - 1))
+    window = http2.frame(http2.WINDOW_UPDATE, struct.pack(">I", (1 << 31) - 1 - 65535))
+    with closing(connect(server, windows, window, opened_stream(), content)) as connection:
+        first = connection.recv(65536)
+        while not any(each.kind == http2.DATA for each in http2.frames_of(first)):
+            first += connection.recv(65536)
+        connection.settimeout(2)
+        received, answered, answer_bytes, stopped_at, deadline = b"", 0, 0, 0.0, time.monotonic() + 8
+        response_bytes = next(len(each.payload) for each in http2.frames_of(first) if each.kind == http2.DATA)
+        connection.sendall(content * 40)
+        try:
+            while time.monotonic() < deadline and (data := connection.recv(1 << 16)):
+                received += data
+                frames = [*http2.frames_of(received)]
+                received = received[sum(9 + len(each.payload) for each in frames) :]
+                answer_bytes += sum(len(each.payload) for each in frames if each.kind == http2.DATA)
+                connection.sendall(content * (answer_bytes // response_bytes - answered))  # 40 always wait
+                answered = answer_bytes // response_bytes
+                if not stopped_at and answered > 500:
+                    stopped_at = time.monotonic()
+                    server.process.send_signal(signal.SIGTERM)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert time.monotonic() < deadline
+    assert server.process.wait(10) == 0
+    assert stopped_at
+
+
+def test_what_the_session_refuses_is_counted(server: ServerProcess) -> None:
+    def count() -> float:
+        start = f'graphbox_grpc_requests_total{{method="{http2.INFER}",status="INVALID_ARGUMENT"}} '
+        lines = httpx.get(f"{server.base}/metrics").text.splitlines()
+        return sum(float(line.removeprefix(start)) for line in lines if line.startswith(start))
+
+    before = count()
+    headers = http2.call_headers(**{"grpc-timeout": "soon"})
+    head = http2.frame(http2.HEADERS, http2.fields(headers), flags=http2.END_HEADERS, stream=1)
+    with closing(connect(server, head)):
+        wait_until(lambda: count() == before + 1, 10, "the count")
+
+
+def test_compressed_requests_of_a_stream_need_an_encoding(server: ServerProcess) -> None:
+    content = infer_message(["zsh"])
+    compressed = struct.pack(">BI", 1, len(content)) + content
+    data = http2.frame(http2.DATA, compressed, stream=1)
+    with closing(connect(server, opened_stream(), data)) as connection:
+        received = b""
+        while not any(each.kind == http2.DATA for each in http2.frames_of(received)):
+            received += connection.recv(65536)
+        (answer,) = [each for each in http2.frames_of(received) if each.kind == http2.DATA]
+    assert "encoding" in ModelStreamInferResponse.FromString(answer.payload[5:]).error_message
+
+
 def test_half_closed_streams_are_bounded(server: ServerProcess) -> None:
     """Streams that stay open without requests: calls beyond the limit of a connection are refused."""
     opened = b"".join(
@@ -251,6 +429,23 @@ def session(announce_calls: bool = False) -> Http2Session:
         max_message_bytes=4096,
         max_buffered_bytes=16384,
     )
+
+
+def test_responses_as_large_as_a_frame_are_all_sent() -> None:
+    """The first ends where a frame of the default size does."""
+    head = http2.frame(
+        http2.HEADERS, http2.fields(http2.call_headers(http2.STREAM)), flags=http2.END_HEADERS, stream=1
+    )
+    for size in range(16370, 16390):
+        connection = session()
+        assert connection.receive(http2.PREFACE + http2.frame(http2.SETTINGS) + head)[0][0] == OPENED
+        contents = [b"r" * size, b"s" * 10, b"t" * size]
+        for content in contents:
+            connection.send(1, content)
+        connection.finish(1, 0)
+        found = http2.frames_of(connection.output(1 << 20))
+        data = b"".join(each.payload for each in found if each.kind == http2.DATA)
+        assert data == b"".join(http2.message(content) for content in contents)
 
 
 def test_random_and_mutated_frames_leave_nothing_behind() -> None:

@@ -41,6 +41,8 @@ nb::tuple tuple_of(const Event& event) {
     case EventKind::kCall:
       return nb::make_tuple(kind, event.stream, path_of(event), timeout_of(event), bytes_of(event.message.bytes),
                             event.message.compressed);
+    case EventKind::kRefused:
+      return nb::make_tuple(kind, event.stream, path_of(event), event.status);
     case EventKind::kHalfClosed:
     case EventKind::kClosed:
       break;
@@ -66,6 +68,7 @@ NB_MODULE(_http2, module) {
   module.attr("CALL") = static_cast<int>(EventKind::kCall);
   module.attr("HALF_CLOSED") = static_cast<int>(EventKind::kHalfClosed);
   module.attr("CLOSED") = static_cast<int>(EventKind::kClosed);
+  module.attr("REFUSED") = static_cast<int>(EventKind::kRefused);
 
   nb::class_<Http2Session>(module, "Http2Session")
       .def(
@@ -109,14 +112,22 @@ NB_MODULE(_http2, module) {
           nb::arg("stream"), nb::arg("message"))
       .def("finish", &Http2Session::finish, nb::arg("stream"), nb::arg("status"), nb::arg("text") = "")
       .def(
+          "processed",
+          [](Http2Session& self, std::int32_t stream, std::size_t message_bytes) {
+            return list_of(self.processed(stream, message_bytes));
+          },
+          nb::arg("stream"), nb::arg("message_bytes"))
+      .def(
           "refuse_incomplete",
           [](Http2Session& self, std::int64_t stalled_ns, int status, std::string_view text) {
             return list_of(self.refuse_incomplete(stalled_ns, status, text));
           },
           nb::arg("stalled_ns"), nb::arg("status"), nb::arg("text"))
       .def("shut_down", &Http2Session::shut_down, nb::arg("last"))
+      .def("ping", &Http2Session::ping)
       .def_prop_ro("buffered_bytes", &Http2Session::buffered_bytes)
       .def_prop_ro("queued_bytes", &Http2Session::queued_bytes)
+      .def_prop_ro("sent_bytes", &Http2Session::sent_bytes)
       .def_prop_ro("open_calls", &Http2Session::open_calls)
       .def_prop_ro("is_finished", &Http2Session::is_finished)
       .def_prop_ro("failure", &Http2Session::failure);

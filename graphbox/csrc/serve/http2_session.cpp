@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int32_t kStreamWindowBytes = 1 << 20;
 constexpr std::int32_t kConnectionWindowBytes = 16 << 20;
 constexpr std::uint32_t kMaxFrameBytes = 1 << 18;
+// Of the messages of one streaming call that are reported and not processed; one is reported in any case.
+constexpr std::size_t kMaxPendingBytes = 8 << 20;
 constexpr std::size_t kFrameHeaderBytes = 9;
 constexpr std::size_t kHeaderOverheadBytes = 32;  // RFC 9113, 6.5.2
 // Headers beyond this many times their limit end the connection instead of the call.
@@ -60,6 +62,10 @@ struct Call {
   MessageReader reader;
   Message message;                // of a unary call
   bool has_message = false;
+  std::size_t pending_messages = 0;  // of a streaming call: reported, not processed
+  std::size_t pending_bytes = 0;
+  std::string backlog;             // received, but not read while too much is pending: at most its window
+  std::size_t backlog_read = 0;
   std::size_t buffered_bytes = 0;  // as counted for the connection
   Clock::time_point progressed;   // when bytes of a message last came in
 
@@ -69,6 +75,15 @@ struct Call {
   std::size_t sent_of_front = 0;
   int status = 0;
   std::string status_text;
+
+  std::string_view unread() const { return std::string_view(backlog).substr(backlog_read); }
+
+  void keep(std::string_view data) {
+    if (2 * backlog_read >= backlog.size()) {
+      backlog.erase(0, std::exchange(backlog_read, 0));
+    }
+    backlog.append(data);
+  }
 
   std::string_view header(std::string_view name) const {
     for (const auto& [known, value] : headers) {
@@ -93,6 +108,7 @@ class Http2Session::State {
   std::string output(std::size_t max_bytes);
   void send(std::int32_t stream, std::string_view message, bool compressed, std::string_view encoding);
   void finish(std::int32_t stream, int status, std::string_view text);
+  std::vector<Event> processed(std::int32_t stream, std::size_t message_bytes);
   std::vector<Event> refuse_incomplete(std::int64_t stalled_ns, int status, std::string_view text);
   void terminate(std::uint32_t error_code, std::string_view reason);
 
@@ -105,6 +121,7 @@ class Http2Session::State {
   std::unordered_map<std::int32_t, std::unique_ptr<Call>> calls_;
   std::size_t buffered_bytes_ = 0;
   std::size_t queued_bytes_ = 0;
+  std::uint64_t sent_bytes_ = 0;
   std::size_t output_limit_ = 0;
   std::string output_;
   std::string failure_;
@@ -114,7 +131,10 @@ class Http2Session::State {
   void on_headers_begin(std::int32_t stream);
   int on_header(Call& call, std::string_view name, std::string_view value);
   void on_request(std::int32_t stream, Call& call);
-  void on_data(std::int32_t stream, Call& call, std::string_view data);
+  void on_data(std::int32_t stream, std::string_view data);
+  std::size_t read_messages(std::int32_t stream, Call& call, std::string_view data);
+  void check_buffered(std::int32_t stream, Call& call);
+  bool may_report(const Call& call) const;
   void on_message(std::int32_t stream, Call& call);
   void on_request_end(std::int32_t stream, Call& call);
   void on_close(std::int32_t stream);
@@ -123,6 +143,7 @@ class Http2Session::State {
   void count_buffered(Call& call);
   void refuse(std::int32_t stream, Call& call, Status status, std::string_view text);
   void refuse_http(std::int32_t stream, Call& call, std::string_view status);
+  void ignore_rest(Call& call);
   void begin_answer(std::int32_t stream, Call& call, std::string_view encoding);
   void submit_trailers(std::int32_t stream, Call& call);
   ssize_t read_answer(std::int32_t stream, std::size_t length, std::uint32_t* flags);
@@ -160,10 +181,7 @@ nghttp2_session_callbacks* Http2Session::State::callbacks() {
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
       made, [](nghttp2_session*, std::uint8_t, std::int32_t stream, const std::uint8_t* data, std::size_t size,
                void* pointer) {
-        State& state = *static_cast<State*>(pointer);
-        if (Call* call = state.find(stream); call != nullptr && !call->is_refused) {
-          state.on_data(stream, *call, text_of(data, size));
-        }
+        static_cast<State*>(pointer)->on_data(stream, text_of(data, size));
         return 0;
       });
   nghttp2_session_callbacks_set_on_frame_recv_callback(
@@ -221,6 +239,8 @@ Http2Session::State::State(const SessionLimits& limits, std::vector<std::string>
   if (nghttp2_option_new(&option) == 0) {
     // Closed streams are kept for priorities alone, which gRPC does not use.
     nghttp2_option_set_no_closed_streams(option, 1);
+    // The window of a streaming call opens as its messages are read.
+    nghttp2_option_set_no_auto_window_update(option, 1);
 #ifdef GRAPHBOX_NGHTTP2_RESET_LIMIT
     // Above ours: the default of 33 a second ends connections whose calls have short time limits.
     nghttp2_option_set_stream_reset_rate_limit(option, static_cast<std::uint64_t>(2 * limits.resets_burst) + 1,
@@ -335,9 +355,35 @@ void Http2Session::State::on_request(std::int32_t stream, Call& call) {
   }
 }
 
-void Http2Session::State::on_data(std::int32_t stream, Call& call, std::string_view data) {
+void Http2Session::State::on_data(std::int32_t stream, std::string_view data) {
+  Call* call = find(stream);
+  std::size_t read = data.size();
+  if (call != nullptr && !call->is_refused) {
+    read = call->unread().empty() ? read_messages(stream, *call, data) : 0;
+    if (!call->is_refused) {
+      call->keep(data.substr(read));
+    }
+    check_buffered(stream, *call);
+  }
+  // A call that is not read leaves the window of the connection to the others.
+  nghttp2_session_consume_connection(session_, data.size());
+  nghttp2_session_consume_stream(session_, stream, read);
+}
+
+bool Http2Session::State::may_report(const Call& call) const {
+  return call.pending_messages == 0 ||
+         (call.pending_messages < limits_.max_pending_messages && call.pending_bytes < kMaxPendingBytes &&
+          buffered_bytes_ < limits_.max_buffered_bytes / 2);
+}
+
+// Returns how many bytes were read: fewer where further messages of a streaming call have to wait.
+std::size_t Http2Session::State::read_messages(std::int32_t stream, Call& call, std::string_view data) {
+  const std::size_t size = data.size();
   call.progressed = Clock::now();
   while (!data.empty() && !call.is_refused) {
+    if (call.is_streaming && !call.reader.is_partial() && !may_report(call)) {
+      return size - data.size();
+    }
     switch (call.reader.read(data, limits_.max_message_bytes)) {
       case MessageReader::State::kNeedsMore:
         break;
@@ -354,6 +400,10 @@ void Http2Session::State::on_data(std::int32_t stream, Call& call, std::string_v
         break;
     }
   }
+  return size;
+}
+
+void Http2Session::State::check_buffered(std::int32_t stream, Call& call) {
   count_buffered(call);
   if (buffered_bytes_ > limits_.max_buffered_bytes && !call.is_refused) {
     refuse(stream, call, Status::kResourceExhausted,
@@ -364,7 +414,10 @@ void Http2Session::State::on_data(std::int32_t stream, Call& call, std::string_v
 
 void Http2Session::State::on_message(std::int32_t stream, Call& call) {
   if (call.is_streaming) {
-    events_.push_back({.kind = EventKind::kMessage, .stream = stream, .message = call.reader.take()});
+    Message message = call.reader.take();
+    call.pending_messages += 1;
+    call.pending_bytes += message.bytes.size();
+    events_.push_back({.kind = EventKind::kMessage, .stream = stream, .message = std::move(message)});
   } else if (call.has_message) {
     refuse(stream, call, Status::kUnimplemented, "expected one message, received several");
   } else {
@@ -375,7 +428,7 @@ void Http2Session::State::on_message(std::int32_t stream, Call& call) {
 
 void Http2Session::State::on_request_end(std::int32_t stream, Call& call) {
   call.request_ended = true;
-  if (call.is_refused) {
+  if (call.is_refused || !call.unread().empty()) {
     return;
   }
   if (call.reader.is_partial()) {
@@ -396,9 +449,32 @@ void Http2Session::State::on_request_end(std::int32_t stream, Call& call) {
 }
 
 void Http2Session::State::count_buffered(Call& call) {
-  const std::size_t now = call.reader.buffered_bytes() + call.message.bytes.size();
+  const std::size_t now =
+      call.reader.buffered_bytes() + call.message.bytes.size() + call.pending_bytes + call.unread().size();
   buffered_bytes_ = buffered_bytes_ - call.buffered_bytes + now;
   call.buffered_bytes = now;
+}
+
+std::vector<Event> Http2Session::State::processed(std::int32_t stream, std::size_t message_bytes) {
+  Call* call = find(stream);
+  if (call == nullptr || call->is_refused || call->pending_messages == 0) {
+    return std::exchange(events_, {});
+  }
+  call->pending_messages -= 1;
+  call->pending_bytes -= std::min(call->pending_bytes, message_bytes);
+  count_buffered(*call);
+  if (!call->unread().empty() && may_report(*call)) {
+    const std::size_t read = read_messages(stream, *call, call->unread());
+    nghttp2_session_consume_stream(session_, stream, read);
+    if (!call->is_refused) {
+      call->backlog_read += read;
+      if (call->request_ended) {
+        on_request_end(stream, *call);
+      }
+    }
+    check_buffered(stream, *call);
+  }
+  return std::exchange(events_, {});
 }
 
 void Http2Session::State::on_frame(const nghttp2_frame& frame) {
@@ -408,6 +484,8 @@ void Http2Session::State::on_frame(const nghttp2_frame& frame) {
     case NGHTTP2_DATA:
       if (frame.hd.type == NGHTTP2_DATA && frame.hd.length == 0 && !ends) {
         on_control_frame();
+      } else {
+        control_frames_.give_back();  // clients measure the connection by a PING beside their data
       }
       if (Call* call = find(frame.hd.stream_id); call != nullptr) {
         if (frame.hd.type == NGHTTP2_HEADERS && frame.headers.cat == NGHTTP2_HCAT_REQUEST) {
@@ -473,14 +551,19 @@ std::vector<Event> Http2Session::State::refuse_incomplete(std::int64_t stalled_n
 // Answers.
 
 void Http2Session::State::refuse(std::int32_t stream, Call& call, Status status, std::string_view text) {
+  finish(stream, static_cast<int>(status), text);
+  events_.push_back(
+      {.kind = EventKind::kRefused, .stream = stream, .path = call.path, .status = static_cast<int>(status)});
+}
+
+void Http2Session::State::ignore_rest(Call& call) {
+  call.is_refused = true;
   call.reader = {};
   call.message = {};
+  call.backlog = {};
+  call.backlog_read = 0;
+  call.pending_messages = call.pending_bytes = 0;
   count_buffered(call);
-  call.is_refused = true;
-  finish(stream, static_cast<int>(status), text);
-  if (call.is_reported) {
-    events_.push_back({.kind = EventKind::kClosed, .stream = stream});
-  }
 }
 
 void Http2Session::State::refuse_http(std::int32_t stream, Call& call, std::string_view status) {
@@ -531,6 +614,7 @@ void Http2Session::State::finish(std::int32_t stream, int status, std::string_vi
     return;
   }
   call->answer_ended = true;
+  ignore_rest(*call);  // a refused call is not to be run when its message comes
   call->status = status;
   call->status_text = encode_status_message(text);
   if (call->answer_begun) {
@@ -559,7 +643,8 @@ ssize_t Http2Session::State::read_answer(std::int32_t stream, std::size_t length
   std::size_t available = 0;
   for (const std::string& piece : call->queue) {
     available += piece.size();
-    if (available - call->sent_of_front >= length) {
+    // Beyond `length`: at exactly that, whether a further piece follows decides about the end.
+    if (available - call->sent_of_front > length) {
       break;
     }
   }
@@ -584,6 +669,8 @@ int Http2Session::State::write_answer(std::int32_t stream, const std::uint8_t* f
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   }
   output_.append(reinterpret_cast<const char*>(frame_header), kFrameHeaderBytes);
+  sent_bytes_ += length;
+  control_frames_.give_back();
   while (length > 0) {
     std::string& piece = call->queue.front();
     const std::size_t count = std::min(length, piece.size() - call->sent_of_front);
@@ -623,6 +710,10 @@ void Http2Session::finish(std::int32_t stream, int status, std::string_view text
   state_->finish(stream, status, text);
 }
 
+std::vector<Event> Http2Session::processed(std::int32_t stream, std::size_t message_bytes) {
+  return state_->processed(stream, message_bytes);
+}
+
 std::vector<Event> Http2Session::refuse_incomplete(std::int64_t stalled_ns, int status, std::string_view text) {
   return state_->refuse_incomplete(stalled_ns, status, text);
 }
@@ -639,9 +730,13 @@ void Http2Session::shut_down(bool last) {
   }
 }
 
+void Http2Session::ping() { nghttp2_submit_ping(state_->session_, NGHTTP2_FLAG_NONE, nullptr); }
+
 std::size_t Http2Session::buffered_bytes() const { return state_->buffered_bytes_; }
 
 std::size_t Http2Session::queued_bytes() const { return state_->queued_bytes_; }
+
+std::uint64_t Http2Session::sent_bytes() const { return state_->sent_bytes_; }
 
 std::size_t Http2Session::open_calls() const { return state_->calls_.size(); }
 

@@ -21,7 +21,8 @@ struct SessionLimits {
   std::uint32_t max_concurrent_streams = 128;
   std::size_t max_header_bytes = 16 * 1024;  // of one call: names, values and 32 bytes for each header
   std::size_t max_message_bytes = std::size_t{64} << 20;       // of one message, as it is sent
-  std::size_t max_buffered_bytes = std::size_t{128} << 20;     // messages being received, of the whole connection
+  std::size_t max_buffered_bytes = std::size_t{128} << 20;     // messages of all calls: in part, or not processed
+  std::size_t max_pending_messages = 64;  // of one streaming call: reported, not processed
   double control_frames_burst = 2000;  // PING, SETTINGS, PRIORITY, empty DATA and invalid frames
   double control_frames_per_second = 500;
   double resets_burst = 1000;  // calls that the client resets (CVE-2023-44487)
@@ -43,14 +44,16 @@ enum class EventKind : int {
   kCall = 2,        // a complete unary call: its only message
   kHalfClosed = 3,  // a streaming call gets no further messages
   kClosed = 4,      // a call that was reported has ended before its answer: the client left it
+  kRefused = 5,     // a call, reported or not, was ended by the session itself
 };
 
 struct Event {
   EventKind kind;
   std::int32_t stream;
-  std::string path = {};          // kOpened, kCall
+  std::string path = {};          // kOpened, kCall, kRefused
   std::int64_t timeout_ns = -1;   // kOpened, kCall; -1: no limit
   Message message = {};           // kMessage, kCall
+  int status = 0;                 // kRefused
 };
 
 class Http2Session {
@@ -74,19 +77,28 @@ class Http2Session {
   // Each of these ignores calls that have ended.
   // Send a message of the answer. `encoding`, for the first message of the answer: value of `grpc-encoding`.
   void send(std::int32_t stream, std::string_view message, bool compressed = false, std::string_view encoding = {});
-  // End the answer with a status.
+  // End the answer with a status. What the client still sends for this call is ignored.
   void finish(std::int32_t stream, int status, std::string_view text = {});
 
-  // End calls whose message is incomplete and has not grown for this long; kClosed is returned for reported ones.
+  // Note that a reported message of a streaming call needs no memory any more; returns what this call has sent beyond
+  // the limit of pending messages.
+  std::vector<Event> processed(std::int32_t stream, std::size_t message_bytes);
+
+  // End calls whose message is incomplete and has not grown for this long; kRefused is returned for each.
   std::vector<Event> refuse_incomplete(std::int64_t stalled_ns, int status, std::string_view text);
 
   // Ask the client to open no further calls here. `last`: reject those it still opens.
   void shut_down(bool last);
 
-  // Messages that are being received, in bytes.
+  // Ask the client for a sign of life.
+  void ping();
+
+  // Messages that are being received, and those of streaming calls that are not processed, in bytes.
   std::size_t buffered_bytes() const;
   // Answers that were not sent yet, in bytes.
   std::size_t queued_bytes() const;
+  // Bytes of answers that were sent so far.
+  std::uint64_t sent_bytes() const;
   // Calls that are open.
   std::size_t open_calls() const;
   // Neither input is of use nor is there output.

@@ -29,6 +29,9 @@ class TokenBucket {
     return true;
   }
 
+  // An event is not counted for what happened beside it.
+  void give_back() { tokens_ = std::min(burst_, tokens_ + 1); }
+
  private:
   double burst_;
   double per_second_;

@@ -3,6 +3,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -251,6 +252,91 @@ TEST(http2_session, large_messages_pass_flow_control) {
   CHECK(client.answers[stream].data == framed(large));
 }
 
+// The first response ends where a frame does: the others follow it.
+TEST(http2_session, responses_as_large_as_a_frame_are_all_sent) {
+  for (const std::int32_t window : {0, 100, 16384, 70'000}) {
+    for (const std::size_t frame : {100, 16384, 32768, 65535}) {
+      for (std::size_t size = frame - 10; size < frame + 3; ++size) {
+        Http2Session server = make_server();
+        Client client(window);
+        const std::int32_t stream = client.call(kStream, framed("x"));
+        client.exchange(server);
+        std::string expected;
+        for (const std::size_t each : {size, std::size_t{20}, std::size_t{0}, size}) {
+          server.send(stream, std::string(each, 'r'));
+          expected += framed(std::string(each, 'r'));
+        }
+        server.finish(stream, 0);
+        client.exchange(server);
+        CHECK(client.answers[stream].data == expected);
+        CHECK(client.answers[stream].headers.at("grpc-status") == "0");
+        CHECK_EQUAL(server.queued_bytes(), std::size_t{0});
+        CHECK_EQUAL(server.sent_bytes(), expected.size());
+      }
+    }
+  }
+}
+
+// A stream that sends without reading is held back by its window; its messages are all read at last, in order.
+TEST(http2_session, messages_beyond_those_pending_wait) {
+  SessionLimits limits;
+  limits.max_pending_messages = 4;
+  for (const std::size_t step : {std::size_t{3}, std::size_t{1} << 20}) {
+    Http2Session server = make_server(limits);
+    Client client;
+    std::string body;
+    for (int i = 0; i < 20'000; ++i) {
+      body += framed(std::to_string(i) + std::string(200, 'm'));
+    }
+    const std::int32_t stream = client.call(kStream, body);
+    const std::int32_t other = client.call(kInfer, framed(std::string(3 << 20, 'o')));
+    std::vector<Event> events = client.exchange(server, step);
+    CHECK(std::any_of(events.begin(), events.end(),
+                      [&](const Event& event) { return event.kind == EventKind::kCall && event.stream == other; }));
+    CHECK_EQUAL(events.size(), std::size_t{6});
+    CHECK(server.buffered_bytes() > 900'000);
+    CHECK(server.buffered_bytes() < 1'100'000);
+    std::size_t messages = 0;
+    bool ended = false;
+    while (!events.empty()) {
+      std::vector<Event> next;
+      for (const Event& event : events) {
+        ended |= event.kind == EventKind::kHalfClosed;
+        if (event.kind == EventKind::kMessage) {
+          CHECK(!ended);
+          CHECK(event.message.bytes == std::to_string(messages) + std::string(200, 'm'));
+          ++messages;
+          for (Event& further : server.processed(stream, event.message.bytes.size())) {
+            next.push_back(std::move(further));
+          }
+        }
+      }
+      if (next.empty()) {
+        next = client.exchange(server, step);
+      }
+      events = std::move(next);
+    }
+    CHECK_EQUAL(messages, std::size_t{20'000});
+    CHECK(ended);
+    CHECK_EQUAL(server.buffered_bytes(), std::size_t{0});
+    CHECK(server.failure().empty());
+  }
+}
+
+TEST(http2_session, pings_beside_calls_are_no_flood) {
+  Http2Session server = make_server();
+  Client client;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::int32_t stream = client.call(kInfer, framed("x"));
+    client.ping();
+    client.exchange(server);
+    server.send(stream, "y");
+    server.finish(stream, 0);
+    client.exchange(server);
+  }
+  CHECK(server.failure().empty());
+}
+
 TEST(http2_session, requests_that_are_not_calls_are_refused) {
   Http2Session server = make_server();
   Client client;
@@ -262,7 +348,13 @@ TEST(http2_session, requests_that_are_not_calls_are_refused) {
   const std::int32_t two = client.call(kInfer, framed("x") + framed("y"));
   const std::int32_t half = client.call(kInfer, framed("xyz").substr(0, 7));
   const std::int32_t flag = client.call(kInfer, std::string("\7\0\0\0\1x", 6));
-  CHECK(client.exchange(server).empty());
+  const std::vector<Event> events = client.exchange(server);
+  CHECK_EQUAL(events.size(), std::size_t{5});  // those without a status of gRPC are not reported
+  CHECK(std::all_of(events.begin(), events.end(), [](const Event& event) {
+    return event.kind == EventKind::kRefused && event.path == kInfer && event.status > 0;
+  }));
+  CHECK_EQUAL(events[0].stream, timeout);
+  CHECK_EQUAL(events[0].status, 3);
   CHECK(client.answers[get].headers.at(":status") == "405");
   CHECK(client.answers[json].headers.at(":status") == "415");
   CHECK(client.answers[grpc_json].headers.at(":status") == "415");
@@ -301,7 +393,7 @@ TEST(http2_session, limits_of_headers) {
   Http2Session server = make_server();
   Client client;
   const std::int32_t stream = client.call(kInfer, framed("x"), true, {{"x-large", std::string(20'000, 'v')}});
-  CHECK(client.exchange(server).empty());
+  CHECK(client.exchange(server).at(0).kind == EventKind::kRefused);
   CHECK(client.answers[stream].headers.at("grpc-status") == "8");
   CHECK(server.failure().empty());
   // A reference to a stored header costs a byte: an answer is no reason to read millions of them.
@@ -390,6 +482,19 @@ TEST(http2_session, calls_are_announced_and_refused_before_their_message) {
   CHECK(client.answers[stream].closed);
 }
 
+TEST(http2_session, refused_calls_are_not_run_when_their_message_comes) {
+  Http2Session server = make_server({}, true);
+  Client client;
+  const std::int32_t stream = client.call(kInfer, message_prefix(3, false) + "x", false);
+  client.exchange(server);
+  server.finish(stream, 16, "token");  // not sent yet
+  CHECK_EQUAL(server.buffered_bytes(), std::size_t{0});
+  client.more(stream, "yz", true);
+  CHECK(server.receive(client.output()).empty());
+  client.exchange(server);
+  CHECK(client.answers[stream].headers.at("grpc-status") == "16");
+}
+
 TEST(http2_session, stalled_messages_are_refused) {
   Http2Session server = make_server();
   Client client;
@@ -397,7 +502,11 @@ TEST(http2_session, stalled_messages_are_refused) {
   const std::int32_t idle = client.call(kStream, framed("xyz"), false);
   client.exchange(server);
   CHECK(server.refuse_incomplete(3'600'000'000'000, 4, "late").empty());
-  CHECK(server.refuse_incomplete(0, 4, "late").empty());  // it was not reported
+  const std::vector<Event> refused = server.refuse_incomplete(0, 4, "late");
+  CHECK_EQUAL(refused.size(), std::size_t{1});
+  CHECK(refused[0].kind == EventKind::kRefused);
+  CHECK_EQUAL(refused[0].stream, stalled);
+  CHECK_EQUAL(refused[0].status, 4);
   client.exchange(server);
   CHECK(client.answers[stalled].headers.at("grpc-status") == "4");
   CHECK(!client.answers[idle].closed);
