@@ -38,9 +38,8 @@ def modules_of_the_checkout() -> int:
     """Return how many modules and packages the wheel must hold."""
     folders = [ROOT / name for name in ("graphbox", "deploy", "compress", "server")]
     files = {path.resolve() for folder in folders for path in folder.rglob("*.py")}
-    return (
-        len(files) - 1 + len(list((ROOT / "graphbox").glob("_core.pyi")))
-    )  # the root package is not counted
+    native = list((ROOT / "graphbox").glob("_*.pyi"))
+    return len(files) - 1 + len(native)  # the root package is not counted
 
 
 def test_the_wheel_holds_page_data_and_all_packages(installation: Installation) -> None:
