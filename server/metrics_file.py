@@ -45,7 +45,7 @@ class MetricsTail:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number, from 1, and the bytes of each new line.
 
-        A file that has become shorter was written anew, as when a run goes on from a checkpoint: it
+        A file that has become shorter was written anew, as when a run resumes from a checkpoint: it
         is read from its start again.
         """
         try:

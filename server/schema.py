@@ -213,7 +213,7 @@ class RunMetrics(Answer):
 
     series: list[MetricSeries]
     last_line: int = Field(
-        description="lines of metrics.jsonl read; `after` of the event stream goes on from here"
+        description="lines of metrics.jsonl read; `after` of the event stream continues from here"
     )
     damaged_lines: int = Field(default=0, description="lines that are no metric point and were left out")
 

@@ -23,7 +23,7 @@ class Background:
         self._threads: set[threading.Thread] = set()
 
     def is_wanted(self) -> bool:
-        """Return whether work should go on: the owner is open, and the process is not about to end."""
+        """Return whether to continue working: the owner is open, and the process is not about to end."""
         return not self._closed.is_set() and threading.main_thread().is_alive()
 
     @property

@@ -121,7 +121,7 @@ def compact(
 ) -> None:
     """Make one whole of a graph and the changes appended to it; what was removed is then gone from its files.
 
-    Readers go on with what they have opened, and the graph may be changed meanwhile. Nodes and the stable ids
+    Readers keep what they have opened, and the graph may be changed meanwhile. Nodes and the stable ids
     of edges stay.
     """
     from graphbox.cli.import_graph import memory_bytes

@@ -30,7 +30,7 @@ def watched_import(
         what: what the block does.
         unit: of its steps.
         outcome: what is left when it is stopped.
-        hint: how to go on then.
+        hint: how to continue then.
 
     Raises:
         InterruptedRunError: it was stopped on request.

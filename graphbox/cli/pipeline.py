@@ -35,7 +35,7 @@ def run_file(
     if fresh and resume:
         raise UsageError(
             "expected --fresh or --resume, received both",
-            hint="without either, the command goes on with an earlier attempt or starts a new one",
+            hint="without either, the command resumes an earlier attempt or starts a new one",
         )
     config = load_config(file, overrides, check_tables=table_mistakes, stored_schema=session.stored_schema())
     if resume:

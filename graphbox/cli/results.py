@@ -176,7 +176,7 @@ def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
     if rows:
         columns = ("model", "version", "precision", "size", "measured", "batch", "p50 ms", "p99 ms", "rows/s")
         right = ("size", "batch", "p50 ms", "p99 ms", "rows/s")
-        console.print(table("Latency and throughput of requests, without the network", columns, rows, right))
+        console.print(table("Latency and throughput of requests over loopback", columns, rows, right))
         console.print()
 
 

@@ -13,7 +13,7 @@ FileArgument = Annotated[Path, typer.Argument(help="Run file (YAML).")]
 OverridesArgument = Annotated[list[str] | None, typer.Argument(help="key.path=value ...")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Start a new run, whatever there is.")]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Only go on with an earlier attempt; an error when there is none.")
+    bool, typer.Option("--resume", help="Only resume an earlier attempt; an error when there is none.")
 ]
 
 
@@ -24,9 +24,9 @@ def run(
     fresh: FreshOption = False,
     resume: ResumeOption = False,
 ) -> None:
-    """Run all stages of a run file; go on after the last finished stage of an earlier attempt.
+    """Run all stages of a run file; resume after the last finished stage of an earlier attempt.
 
-    Exit code 75 means: stopped on request (Ctrl-C, SIGTERM); the same command goes on from there.
+    Exit code 75 means: stopped on request (Ctrl-C, SIGTERM); the same command resumes from there.
     """
     from graphbox.cli.pipeline import answer_report, run_file
 

@@ -35,9 +35,9 @@ def train(
         typer.Option("--until-idle", help="With --follow: end when no chunk has come for so many seconds."),
     ] = None,
 ) -> None:
-    """Import, split and train; go on at the last checkpoint of an earlier attempt.
+    """Import, split and train; resume at the last checkpoint of an earlier attempt.
 
-    `graphbox run FILE` goes on with the same run. With --follow, each chunk of new data is scored by the
+    `graphbox run FILE` resumes the same run. With --follow, each chunk of new data is scored by the
     model as it is, then learnt, and its changes are written for serving.
     """
     from graphbox.cli.pipeline import run_file

@@ -23,7 +23,7 @@ class HbmConfig(Section):
 class MemoryConfig(Section):
     """Budgets of training; what is read from disk and has none is in memory as a whole.
 
-    They change where things are, never a result: a run goes on with others.
+    They change where things are, never a result: a run can be resumed with others.
     """
 
     topology: ByteSize | None = None

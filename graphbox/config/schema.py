@@ -101,11 +101,11 @@ class RunConfig(Section):
     device: DeviceName = "auto"
     """Where models are trained: `cpu`; `cuda`, a GPU, or `cuda:1` and so on where there are several; or
     `auto`: the GPU where there is one that works and Triton is installed (`graphbox[gpu]`), else the CPU. A
-    run goes on with another one, though not to the same bits."""
+    run can be resumed with another one, though not to the same bits."""
     processes: PositiveInt = 1
     """Processes that train a model together, each on its part of every batch: on GPUs one on each, on the CPU
     they share its cores. For graph networks that classify nodes with `num_neighbors` and for models of
-    clicks. A run goes on with another number, though not to the same bits."""
+    clicks. A run can be resumed with another number, though not to the same bits."""
     graph: GraphConfig
     """The graph and its source files."""
     tasks: dict[Name, TaskConfig] = Field(default_factory=dict)

@@ -66,7 +66,7 @@ class StreamConfig(Section):
     """Folder of the tables for serving; `serving` in the run's folder when absent."""
     irregular: Literal["refuse", "skip"] = "refuse"
     """What becomes of a chunk that comes after a later one, or that changed after it was learnt: the training
-    stops and says so, or goes on without it and says so."""
+    stops and says so, or continues without it and says so."""
     poll_seconds: PositiveFloat = 1.0
     """How often the folder is looked into while a chunk is waited for."""
     until_idle_seconds: Annotated[float, Field(ge=0.0)] | None = None

@@ -1,4 +1,4 @@
-"""Runs the stages of a run file in order, records each, and goes on where an earlier attempt stopped."""
+"""Runs the stages of a run file in order, records each, and resumes where an earlier attempt stopped."""
 
 from __future__ import annotations
 

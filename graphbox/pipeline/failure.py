@@ -72,17 +72,17 @@ def stage_failure(
         log_path: log of the run.
         keeps_results: whether it was a finished stage that ran again: the run keeps its results.
     """
-    go_on = f"the same command, or `graphbox runs resume {run_id}`, goes on from there"
+    resuming = f"the same command, or `graphbox runs resume {run_id}`, resumes from there"
     if keeps_results:
-        go_on = "the run keeps its earlier results; the same command runs the stage again"
+        resuming = "the run keeps its earlier results; the same command runs the stage again"
     if isinstance(error, InterruptedRunError):
         work = "" if error.message == STOPPED else f": {error.message}"
         return InterruptedRunError(
-            f"stopped during the stage `{stage}`{work}", where=f"run {run_id}", hint=go_on
+            f"stopped during the stage `{stage}`{work}", where=f"run {run_id}", hint=resuming
         )
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError(
-            f"stopped at once during the stage `{stage}`", where=f"run {run_id}", hint=go_on
+            f"stopped at once during the stage `{stage}`", where=f"run {run_id}", hint=resuming
         )
     return known_failure(error) or GraphboxError(
         f"the stage `{stage}` failed unexpectedly: {type(error).__name__}: {error}",

@@ -122,4 +122,4 @@ def _ways(model: str, config: ModelConfig) -> Iterator[str]:
     if getattr(config, "num_neighbors", 0) is None:
         yield f"`models.{model}.num_neighbors=[10,10]` trains on parts of the graph"
     yield "smaller budgets of `memory.hbm` leave more to batches"
-    yield "`device=cpu` goes on in host memory from the last checkpoint"
+    yield "`device=cpu` resumes in host memory from the last checkpoint"

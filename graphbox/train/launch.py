@@ -267,7 +267,7 @@ def _raise_error(workers: Sequence[_Worker]) -> None:
     lost = ProcessLostError(
         f"{' and '.join(_ending(worker) for worker in silent)}, of {len(workers)} processes",
         where="processes",
-        hint="the run goes on from its last checkpoint; where the system ended it for lack of memory, with "
+        hint="the run resumes from its last checkpoint; where the system ended it for lack of memory, with "
         "fewer processes or smaller batches",
     )
     raise lost from (said[0] if said else None)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 RunState = Literal["created", "running", "finished", "failed", "interrupted"]
 Operation = Literal["neighbors", "answers", "infer", "program", "model"]
-"""What was measured. Requests to a server, without the network: ``neighbors`` and ``answers`` (REST, for one
+"""Measured operation. Requests to a server over loopback: ``neighbors`` and ``answers`` (REST, for one
 id), ``infer`` (KServe v2). Parts of a request: ``program``, the ONNX part on prepared feeds; ``model``, the
 model's call in Python, as earlier releases measured it."""
 StageState = Literal["pending", "running", "finished", "failed", "interrupted", "skipped"]

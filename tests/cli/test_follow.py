@@ -175,7 +175,7 @@ def test_stopped_while_it_waits(shop: Path, number: signal.Signals) -> None:
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 75
-    assert "`graphbox runs resume shop-1`, goes on from there" in err
+    assert "`graphbox runs resume shop-1`, resumes from there" in err
     state = call_main(["runs", "show", "last", "--json"]).json
     assert (state["state"], len(state["chunks"])) == ("interrupted", 1)
     (shop / "in" / "20261102" / "done").touch()

@@ -375,7 +375,7 @@ def test_memory_of_the_gpu_that_ends_is_told_with_what_would_fit(
     assert "expected more memory of cuda:0 (pretended) than it has to train `model`" in text
     assert "CUDA out of memory" in text
     assert "`models.model.batch_size=64` takes smaller batches" in text
-    assert "`device=cpu` goes on in host memory from the last checkpoint" in text
+    assert "`device=cpu` resumes in host memory from the last checkpoint" in text
     assert torch.are_deterministic_algorithms_enabled() == is_on
 
 

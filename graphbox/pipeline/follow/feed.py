@@ -165,7 +165,7 @@ class FolderFeed:
                 if self._stop():
                     raise InterruptedRunError(
                         f"stopped on request while waiting for {found.waiting_for}",
-                        hint="the same command goes on from there",
+                        hint="the same command resumes from there",
                     )
                 time.sleep(min(_STOP_LOOK_S, self._stream.poll_seconds))
 

@@ -332,7 +332,7 @@ class Loader(ABC):
     def _stream(
         self, stages: TieredStages | MemoryStages, order: Int64Array, epoch: int, first: int
     ) -> Generator[Any, None, None]:
-        """Give the batches of an epoch that reads from disk; one thread at a time goes on with it."""
+        """Give the batches of an epoch that reads from disk; one thread at a time continues it."""
         drawn: deque[Drawn] = deque()
 
         def requests() -> Iterator[SampleRequest]:

@@ -195,7 +195,7 @@ def _open(name: str, where: str, make: Callable[[], TrackingService]) -> Trackin
             f"expected {name} to take figures, received: {_cause(error)}",
             where=where,
             hint=f"start it, mend the section, or leave `{where}` out: metrics.jsonl of the run has every "
-            "figure in any case, and a run goes on with or without trackers",
+            "figure in any case, and a run can be resumed with or without trackers",
         ) from error
 
 
