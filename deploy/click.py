@@ -145,7 +145,7 @@ class DeployedClick(DeployedModel):
 
     @property
     def num_queries(self) -> int:
-        """How many rows the example request has."""
+        """Number of rows of the example request."""
         return row_count(self._examples())
 
     def calls(self, operation: Operation, pool: Int64, k: int) -> Callable[[int], object]:  # noqa: ARG002 - see the base class

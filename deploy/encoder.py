@@ -462,7 +462,7 @@ class DeployedEncoder(DeployedModel):
 
     @property
     def num_queries(self) -> int:
-        """How many nodes of the default type there are."""
+        """Number of nodes of the default type."""
         return len(self.id_index())
 
     def calls(self, operation: Operation, pool: npt.NDArray[np.int64], k: int) -> Callable[[int], object]:

@@ -18,7 +18,7 @@ from graphbox.fields import text_hash
 __all__ = ["SLOT_SEPARATOR", "RequestColumn", "columns_of_rows", "columns_of_tensors"]
 
 SLOT_SEPARATOR = "|"
-"""What stands between the values of a slot where they are one text."""
+"""Separator of the values of a slot where they are one text."""
 
 _INT64 = range(-(2**63), 2**63)
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)

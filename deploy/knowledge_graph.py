@@ -243,7 +243,7 @@ class DeployedKnowledgeGraph(DeployedModel):
 
     @property
     def num_queries(self) -> int:
-        """How many entities there are at the heads of the first relation."""
+        """Number of entities at the heads of the first relation."""
         return len(self.artifact.ids(self.form.node_type))
 
     def calls(self, operation: Operation, pool: Int64, k: int) -> Callable[[int], object]:

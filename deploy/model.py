@@ -1,4 +1,4 @@
-"""What open model versions have in common: their files, what runs their ONNX part, queries to measure."""
+"""Common part of open model versions: their files, what runs their ONNX part, queries to measure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from graphbox.errors import FormatError, NotFoundError, UnsupportedError, UsageE
 __all__ = ["DeployedModel", "Operation"]
 
 Operation: TypeAlias = Literal["encode", "neighbors", "predict", "answer", "program"]
-"""What can be measured of a model: what it answers, or ``program``, the ONNX part on feeds made before."""
+"""Operation of a model that can be measured: an answer, or ``program``, the ONNX part on feeds made before."""
 
 
 class DeployedModel(ABC):
@@ -47,7 +47,7 @@ class DeployedModel(ABC):
     """
 
     OPERATIONS: ClassVar[tuple[Operation, ...]]
-    """What can be measured; the first is what it is for."""
+    """Operations that can be measured; the first is the one the model is made for."""
 
     def __init__(self, artifact: Artifact, main: Choice | None, further: Choice | None) -> None:
         self.artifact = artifact
@@ -153,7 +153,7 @@ class DeployedModel(ABC):
     @property
     @abstractmethod
     def num_queries(self) -> int:
-        """How many different queries there are to measure with."""
+        """Number of different queries to measure with."""
 
     def check_operation(self, operation: Operation | None) -> Operation:
         """Return what is to be measured: the first of :attr:`OPERATIONS` where nothing is asked for.

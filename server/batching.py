@@ -27,7 +27,7 @@ _DEFAULT_PRIORITY = 1 << 15
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a call.
+    """Outcome of a call.
 
     Attributes:
         outputs: by name; None where there is an error.

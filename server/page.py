@@ -22,7 +22,7 @@ from graphbox.server.problem import RefusedError
 __all__ = ["TOKEN_PATH", "PageFiles", "page_redirect", "refused_page", "router", "token_page"]
 
 TOKEN_PATH = "/token"  # noqa: S105 - a path
-"""Where the form sends the token."""
+"""Path that the form sends the token to."""
 
 # Styles may be inline (component libraries set custom properties that way), scripts never.
 CONTENT_SECURITY_POLICY = "; ".join(

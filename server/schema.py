@@ -166,7 +166,7 @@ class StageSummary(Answer):
 
 
 class RunReport(Answer):
-    """What a run measured. ``metrics`` and ``baselines``: task, then model, then metric."""
+    """Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric."""
 
     metrics: dict[str, TaskMetrics] = {}
     baselines: dict[str, TaskMetrics] = {}
@@ -176,7 +176,7 @@ class RunReport(Answer):
 
 
 class RunError(Answer):
-    """What ended a run."""
+    """Error that ended a run."""
 
     code: str
     message: str
@@ -487,7 +487,7 @@ class EncodedNodes(Answer):
 
 
 class Prediction(Answer):
-    """What a model of clicks says of a row."""
+    """Prediction of a click model for a row."""
 
     probability: float
     unseen: list[str] = Field(

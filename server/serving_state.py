@@ -1,4 +1,4 @@
-"""Which models are unloaded by request: written by the worker that answers the request, read by all."""
+"""Models unloaded by request: written by the worker that answers the request, read by all."""
 
 from __future__ import annotations
 

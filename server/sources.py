@@ -1,4 +1,4 @@
-"""Where served model versions come from: a workspace, or folders of models."""
+"""Sources of served model versions: a workspace, or folders of models."""
 
 from __future__ import annotations
 

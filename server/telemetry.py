@@ -57,7 +57,7 @@ def _add_latency(
 
 @dataclass(slots=True)
 class InferenceTimes:
-    """Where the time of one inference went, in nanoseconds."""
+    """Times of the parts of one inference, in nanoseconds."""
 
     total_ns: int
     queue_ns: int
@@ -104,7 +104,7 @@ class ModelStatistics:
 
     @property
     def lookups(self) -> LookupCounter | None:
-        """What counts the looked-up rows in this worker; None: there are no stored vectors to look up."""
+        """Counter of the rows looked up in this worker; None: there are no stored vectors to look up."""
         if not self._has_lookups:
             return None
         return LookupCounter(self._counters.record(("lookups", *self._key), "", _LOOKUP_SLOTS))
@@ -118,7 +118,7 @@ class ModelStatistics:
 
     @property
     def recall(self) -> RecallCounter:
-        """What counts the sampled nearest nodes in this worker."""
+        """Counter of the sampled nearest nodes in this worker."""
         return RecallCounter(self._counters.record(("recall", *self._key), "", _RECALL_SLOTS))
 
     def recall_counts(self) -> tuple[int, int, int] | None:

@@ -104,7 +104,7 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a worker tells the supervisor; one of the attributes says something.
+    """A message of a worker to the supervisor; one of the attributes is set.
 
     Attributes:
         started: whether it accepts connections.

@@ -24,7 +24,7 @@ _SECURITY_HEADERS = (
 
 
 class Phase(enum.Enum):
-    """What a connection waits for."""
+    """Phase of a connection, by what it waits for."""
 
     IDLE = "the next request"
     HEADERS = "the headers of a request"

@@ -28,7 +28,7 @@ _NO_BODY = frozenset({204, 304})
 
 
 class Application(Protocol):
-    """What answers the requests of a server."""
+    """Handler of the requests of a server."""
 
     def admit(self, exchange: Exchange) -> None:
         """Check a request whose headers are complete, before its body is read.

@@ -5,4 +5,4 @@ from __future__ import annotations
 __all__ = ["API_PREFIX"]
 
 API_PREFIX = "/api/v1"
-"""What the path of every route starts with, but those of health and metrics."""
+"""Prefix of the path of every route, but those of health and metrics."""

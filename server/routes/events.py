@@ -1,4 +1,4 @@
-"""What happens in a run while it happens, as server-sent events."""
+"""Events of a run as they happen, as server-sent events."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from graphbox.errors import InvalidRequestError
 from graphbox.server.body import json_too_large, parse_object, shorten
 from graphbox.server.services import Services
 
-__all__ = ["answer_objects", "documented_body"]
+__all__ = ["answer_objects", "check_answer_length", "documented_body"]
 
 _LONG_BODY_BYTES = 64 * 1024
 
@@ -61,6 +61,36 @@ async def answer_objects(
     is_long = long or len(body) > _LONG_BODY_BYTES
     content = await services.executor.run(work, long=is_long)
     return Response(content, media_type="application/json")
+
+
+def check_answer_length(
+    services: Services, model: str, k: int, noun: str, count: int, *, fewest: int = 1
+) -> None:
+    """Check the number of nearest nodes that a request asks for.
+
+    Args:
+        services: parts of the server.
+        model: name of the model, which bounds the length of the answer.
+        k: nearest nodes of each object.
+        noun: plural name of the objects.
+        count: number of objects.
+        fewest: smallest ``k``.
+
+    Raises:
+        InvalidRequestError: ``k``, or the length of the answer, is beyond its limit.
+    """
+    if k > services.settings.max_neighbors:
+        raise InvalidRequestError(
+            f"expected k between {fewest} and {services.settings.max_neighbors}, received {k}",
+            where="query parameter `k`",
+        )
+    most = services.settings.rows_limit(model)
+    if k * count > most:
+        raise InvalidRequestError(
+            f"expected at most {most} nearest nodes in one answer, received k = {k} for {count} {noun}",
+            where="query parameter `k`",
+            hint=f"send fewer {noun} in one request",
+        )
 
 
 def _objects(message: dict[str, Any], key: str, most: int) -> list[dict[str, Any]]:

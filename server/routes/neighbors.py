@@ -13,9 +13,9 @@ from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.body import shorten
 from graphbox.server.index import Found, Question, nearest
 from graphbox.server.routes import API_PREFIX
-from graphbox.server.routes.json_objects import answer_objects, documented_body
+from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
 from graphbox.server.schema import NeighborAnswers, RankedNode, RankedNodes
-from graphbox.server.services import Services, ServicesDep
+from graphbox.server.services import ServicesDep
 from graphbox.server.slot import ServedModel
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
@@ -42,28 +42,13 @@ async def neighbors_of_queries(
     """Return the nodes whose vectors are nearest to those of nodes, or to vectors."""
 
     def answer(objects: list[dict[str, Any]]) -> bytes:
-        _check_k(services, name, k, len(objects))
+        check_answer_length(services, name, k, "queries", len(objects))
         with services.repository.use(name, version) as served:
             questions = [_question(served, each, f"query {number}") for number, each in enumerate(objects)]
             found = nearest(served, questions, k, linked)
             return _answers(served, found).model_dump_json().encode()
 
     return await answer_objects(request, services, name, "queries", answer)
-
-
-def _check_k(services: Services, name: str, k: int, queries: int) -> None:
-    if k > services.settings.max_neighbors:
-        raise InvalidRequestError(
-            f"expected k between 1 and {services.settings.max_neighbors}, received {k}",
-            where="query parameter `k`",
-        )
-    most = services.settings.rows_limit(name)
-    if k * queries > most:
-        raise InvalidRequestError(
-            f"expected at most {most} neighbours in one answer, received k = {k} for {queries} queries",
-            where="query parameter `k`",
-            hint="send fewer queries in one request",
-        )
 
 
 def _question(served: ServedModel, query: dict[str, Any], where: str) -> Question:

@@ -1,4 +1,4 @@
-"""What this machine can run models on."""
+"""Targets that this machine can run models on."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from graphbox.deploy import DeployedEncoder, UnseenNode
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.body import shorten
 from graphbox.server.routes import API_PREFIX
-from graphbox.server.routes.json_objects import answer_objects, documented_body
+from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
 from graphbox.server.schema import (
     EncodedNode,
     EncodedNodes,
@@ -24,7 +24,7 @@ from graphbox.server.schema import (
     UnseenInputs,
     UnseenRelation,
 )
-from graphbox.server.services import Services, ServicesDep
+from graphbox.server.services import ServicesDep
 from graphbox.server.slot import ServedModel
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
@@ -61,7 +61,7 @@ async def encode(
 
     def answer(objects: list[dict[str, Any]]) -> bytes:
         nodes = [_node(each, number) for number, each in enumerate(objects)]
-        _check_k(services, name, k, len(nodes))
+        check_answer_length(services, name, k, "nodes", len(nodes), fewest=0)
         with services.repository.use(name, version) as served:
             _check_values(served, len(nodes))
             return _encoded(served, nodes, k, linked).model_dump_json().encode()
@@ -101,21 +101,6 @@ def _inputs(model: DeployedEncoder) -> UnseenInputs:
             neighbors={name: list(ids) for name, ids in example.neighbors.items()},
         ),
     )
-
-
-def _check_k(services: Services, name: str, k: int, nodes: int) -> None:
-    if k > services.settings.max_neighbors:
-        raise InvalidRequestError(
-            f"expected k between 0 and {services.settings.max_neighbors}, received {k}",
-            where="query parameter `k`",
-        )
-    most = services.settings.rows_limit(name)
-    if k * nodes > most:
-        raise InvalidRequestError(
-            f"expected at most {most} nearest nodes in one answer, received k = {k} for {nodes} nodes",
-            where="query parameter `k`",
-            hint="send fewer nodes in one request",
-        )
 
 
 def _check_values(served: ServedModel, nodes: int) -> None:

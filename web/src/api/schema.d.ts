@@ -907,7 +907,7 @@ export interface components {
     };
     /**
      * Prediction
-     * @description What a model of clicks says of a row.
+     * @description Prediction of a click model for a row.
      */
     Prediction: {
       /** Probability */
@@ -1122,7 +1122,7 @@ export interface components {
     };
     /**
      * RunError
-     * @description What ended a run.
+     * @description Error that ended a run.
      */
     RunError: {
       /** Code */
@@ -1147,7 +1147,7 @@ export interface components {
       damaged_lines: number;
       /**
        * Last Line
-       * @description lines of metrics.jsonl read; `after` of the event stream goes on from here
+       * @description lines of metrics.jsonl read; `after` of the event stream continues from here
        */
       last_line: number;
       /** Series */
@@ -1155,7 +1155,7 @@ export interface components {
     };
     /**
      * RunReport
-     * @description What a run measured. ``metrics`` and ``baselines``: task, then model, then metric.
+     * @description Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric.
      */
     RunReport: {
       /**
