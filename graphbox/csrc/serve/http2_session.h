@@ -84,7 +84,7 @@ class Http2Session {
   // the limit of pending messages.
   std::vector<Event> processed(std::int32_t stream, std::size_t message_bytes);
 
-  // End calls whose message is incomplete and has not grown for this long; kRefused is returned for each.
+  // End calls whose message is incomplete this long after it began; kRefused is returned for each.
   std::vector<Event> refuse_incomplete(std::int64_t stalled_ns, int status, std::string_view text);
 
   // Ask the client to open no further calls here. `last`: reject those it still opens.
