@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -80,12 +81,15 @@ def anonymous_bytes() -> int:
 
 
 def release_free_pages() -> None:
-    """Return the pages of freed heap blocks to the system, where the C library can (glibc).
+    """Return the pages of freed heap blocks to the system, where the C library can (glibc), and Arrow's.
 
     From the first call on, blocks of 1 MiB and more are mapped one by one, and so returned as they are freed:
     glibc would take blocks of up to 32 MiB from a heap that fragments and shrinks at its end alone
     (``mallopt(3)``, ``malloc_trim(3)``).
     """
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
     trim = _malloc_trim()
     if trim is not None:
         trim(0)

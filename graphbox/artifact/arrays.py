@@ -1,19 +1,17 @@
-"""Arrays of a model version, as private copies of its files.
-
-A file that is mapped into memory and truncated by another program ends this process with SIGBUS. A model is
-therefore never served from its files themselves.
-"""
+"""Arrays of a model version, as private copies of its files; see `graphbox.artifact.copies`."""
 
 from __future__ import annotations
 
+import io
 import math
+import mmap
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +19,12 @@ import numpy.typing as npt
 from graphbox.durable import NO_ROOM
 from graphbox.errors import DataError, DoesNotFitError, FormatError
 
-_LARGEST_IN_MEMORY_BYTES = 1 << 30
+LARGEST_IN_MEMORY_BYTES: Final = 1 << 30
+"""Size of the largest file that is copied into memory; copies of larger ones lie on disk."""
 _BLOCK_BYTES = 1 << 24
 _CACHE_LINE_BYTES = 64
+# Of the magic, the length of the header and the longest header.
+_LONGEST_START_BYTES = 8 + 2 + (1 << 16)
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     rb"\{'descr': '(?P<dtype>[<|][biuf][1248])', 'fortran_order': False, "
@@ -31,7 +32,7 @@ _HEADER = re.compile(
 )
 
 
-def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_BYTES) -> npt.NDArray[Any]:
+def private_array(file: Path, largest_in_memory_bytes: int = LARGEST_IN_MEMORY_BYTES) -> npt.NDArray[Any]:
     """Return the array of a ``.npy`` file, read-only, unaffected by later changes of the file.
 
     A small file is read into memory. A larger one is copied to an unnamed file, which is mapped: its pages
@@ -49,7 +50,7 @@ def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_
     try:
         if file.stat().st_size <= largest_in_memory_bytes:
             with file.open("rb") as stream:
-                dtype, shape, _ = _read_header(stream)
+                dtype, shape, _ = _read_header(stream, os.fstat(stream.fileno()).st_size)
                 content = _aligned_bytes(math.prod(shape) * dtype.itemsize)
                 if stream.readinto(content.data) != len(content):
                     raise ValueError("the file became shorter")
@@ -57,11 +58,62 @@ def private_array(file: Path, largest_in_memory_bytes: int = _LARGEST_IN_MEMORY_
             array.setflags(write=False)
             return array
         with _unnamed_copy(file) as copy, open(copy, "rb", closefd=False) as stream:
-            dtype, shape, start = _read_header(stream)
+            dtype, shape, start = _read_header(stream, os.fstat(copy).st_size)
             mapped = np.memmap(f"/proc/self/fd/{copy}", dtype, "r", start, shape)
             return mapped.view(np.ndarray)
     except (ValueError, OSError) as error:
-        raise FormatError(f"expected an array, could not read one ({error})", where=str(file)) from error
+        raise _unreadable(file, error) from error
+
+
+def mapped_array(content: mmap.mmap, file: Path) -> npt.NDArray[Any]:
+    """Return the array of a mapped ``.npy`` file, read-only if the mapping is.
+
+    Args:
+        content: the whole file; stays mapped as long as the array is used.
+        file: named in messages.
+
+    Raises:
+        FormatError: the content is no such array, or less of it than its header says.
+    """
+    try:
+        dtype, shape, start = _read_header(io.BytesIO(content[:_LONGEST_START_BYTES]), len(content))
+    except ValueError as error:
+        raise _unreadable(file, error) from error
+    array = np.ndarray(shape, dtype, content, start)
+    return array if array.flags.aligned else array.copy()  # NumPy's own headers end at a cache line
+
+
+def reserve(descriptor: int, size_bytes: int, folder: Path, file: Path) -> None:
+    """Reserve disk space for a copy: a page that finds no room when it is first written ends the process.
+
+    Args:
+        descriptor: of the copy.
+        size_bytes: of the file.
+        folder: where the copy lies, named in messages.
+        file: that is copied, named in messages.
+
+    Raises:
+        DoesNotFitError: there is no room.
+    """
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise DoesNotFitError(
+            f"expected {size_bytes} bytes free in {folder} for a copy of {file.name}: {error.strerror}",
+            where=str(file),
+            hint="free disk space, or set TMPDIR to a folder with more where the model is read-only",
+        ) from error
+
+
+def copy_folder(file: Path) -> Path:
+    """Return the folder of a file's copy on disk: its own, or the temporary one where that is read-only."""
+    return file.parent if os.access(file.parent, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _unreadable(file: Path, error: Exception) -> FormatError:
+    return FormatError(f"expected an array, could not read one ({error})", where=str(file))
 
 
 def _aligned_bytes(size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -71,8 +123,12 @@ def _aligned_bytes(size_bytes: int) -> npt.NDArray[np.uint8]:
     return memory[start : start + size_bytes]
 
 
-def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+def _read_header(stream: IO[bytes], size_bytes: int) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     """Return dtype and shape of a ``.npy`` file of version 1.0, and where its numbers begin.
+
+    Args:
+        stream: at least the start of the file.
+        size_bytes: of the file.
 
     NumPy evaluates headers as Python, which raises a dozen exceptions, and allocates what a header claims
     before it reads.
@@ -88,7 +144,7 @@ def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int
         raise ValueError(f"the header is not that of a row-major array of numbers: {start + header!r:.160}")
     dtype = np.dtype(found["dtype"].decode())
     shape = tuple(int(size) for size in found["shape"].split(b",") if size.strip())
-    expected, received = math.prod(shape) * dtype.itemsize, os.fstat(stream.fileno()).st_size - stream.tell()
+    expected, received = math.prod(shape) * dtype.itemsize, size_bytes - stream.tell()
     if expected != received:
         raise ValueError(f"the header is of {expected} bytes of numbers, there are {received}")
     return dtype, shape, stream.tell()
@@ -97,20 +153,10 @@ def _read_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...], int
 @contextmanager
 def _unnamed_copy(file: Path) -> Iterator[int]:
     """Copy a file to one without a name; give its descriptor."""
-    folder = file.parent if os.access(file.parent, os.W_OK) else Path(tempfile.gettempdir())
+    folder = copy_folder(file)
     with file.open("rb") as source, tempfile.TemporaryFile(dir=folder) as copy:
         size = os.fstat(source.fileno()).st_size
-        try:
-            # A page that finds no room when it is first written would end the process, too.
-            os.posix_fallocate(copy.fileno(), 0, size)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise DoesNotFitError(
-                f"expected {size} bytes free in {folder} for a copy of {file.name}: {error.strerror}",
-                where=str(file),
-                hint="free disk space, or set TMPDIR to a folder with more where the model is read-only",
-            ) from error
+        reserve(copy.fileno(), size, folder, file)
         copied = 0
         while copied < size:
             sent = os.sendfile(copy.fileno(), source.fileno(), copied, size - copied)

@@ -6,13 +6,14 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphbox.artifact.array_bundle import Arrays
 from graphbox.errors import FormatError, InvalidRequestError, NotFoundError
 from graphbox.id_index import IdBuffers, build_index, find_ids, id_buffers, text_buffers, valid_rows
 
@@ -41,10 +42,12 @@ class Ids:
         FormatError: on another type, a null or a duplicate.
     """
 
+    kind: Literal["string", "int64"]
+
     def __init__(self, values: pa.Array | pa.ChunkedArray, node_type: str, where: str | None = None) -> None:
         self.node_type = node_type
         if pa.types.is_int64(values.type):
-            self.kind: Literal["string", "int64"] = "int64"
+            self.kind = "int64"
         elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             self.kind = "string"
             values = values.cast(pa.large_string())
@@ -58,6 +61,35 @@ class Ids:
         self._index, duplicates, _ = build_index(values, threads=1)
         if duplicates:
             raise FormatError(f"expected unique ids, received {duplicates} duplicates", where=where)
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays, node_type: str) -> Self:
+        """Return the ids whose `to_arrays` these are, without copying or checking them.
+
+        Args:
+            arrays: as returned by `to_arrays`, stay in use.
+            node_type: named in messages.
+        """
+        ids = cls.__new__(cls)
+        ids.node_type = node_type
+        ids._index = arrays["index"]
+        if "text" in arrays:
+            ids.kind = "string"
+            buffers = [None, pa.py_buffer(arrays["offsets"]), pa.py_buffer(arrays["text"])]
+            count = len(arrays["offsets"]) - 1
+            ids._values = pa.Array.from_buffers(pa.large_string(), count, buffers)
+        else:
+            ids.kind = "int64"
+            values = arrays["values"]
+            ids._values = pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+        return ids
+
+    def to_arrays(self) -> Arrays:
+        """Return ids and their index as arrays, for `of_arrays`."""
+        values, text = self._buffers
+        if text is None:
+            return {"values": values, "index": self._index}
+        return {"offsets": values, "text": text, "index": self._index}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -146,6 +178,10 @@ class Ids:
             texts: any bytes; ids have to be strings.
         """
         return self._found_buffers(text_buffers(texts))
+
+    def index_of(self, others: Ids) -> npt.NDArray[np.int64]:
+        """Return the node index of each of other ids of the same kind, int64 [n]; -1: it is not there."""
+        return self._found_buffers(others._buffers)
 
     def _found_buffers(
         self, asked: IdBuffers, valid: npt.NDArray[np.uint8] | None = None

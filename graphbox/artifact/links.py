@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from graphbox.artifact.array_bundle import Arrays
 from graphbox.errors import FormatError
 
 _ONE, _HALF = np.uint64(1), np.uint64(32)
 COLUMNS = ("source_type", "relation", "target_type", "source", "target", "held_out")
+
+NO_LINKS: Final[Arrays] = {"edge_types": np.frombuffer(b"[]", np.uint8)}
+"""`Links.to_arrays` without links: Arrow arrays of Python objects would load pandas where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,15 @@ class _Relation:
         self.held_out = (keys & _ONE).astype(np.bool_)
         keys >>= _ONE
         self.keys = keys
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays, number: int) -> Self:
+        """Return the links of the edge type with a number in `Links.to_arrays`."""
+        links = cls.__new__(cls)
+        links.keys, links.held_out, links.by_target = (
+            arrays[f"{number}.{name}"] for name in ("keys", "held_out", "by_target")
+        )
+        return links
 
     @cached_property
     def by_target(self) -> npt.NDArray[np.uint64]:
@@ -92,6 +106,28 @@ class Links:
         for number, edge_type in enumerate(types):
             chosen = group == number if len(types) > 1 else slice(None)
             self._relations[edge_type] = _Relation(source[chosen], target[chosen], held_out[chosen])
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays) -> Self:
+        """Return the links whose `to_arrays` these are, without copying or checking them."""
+        links = cls.__new__(cls)
+        types = json.loads(arrays["edge_types"].tobytes())
+        links._relations = {
+            (source, relation, target): _Relation.of_arrays(arrays, number)
+            for number, (source, relation, target) in enumerate(types)
+        }
+        links._count = sum(len(each.keys) for each in links._relations.values())
+        return links
+
+    def to_arrays(self) -> Arrays:
+        """Return the links as arrays, sorted in both directions, for `of_arrays`."""
+        types = json.dumps(list(self._relations)).encode()
+        arrays: dict[str, npt.NDArray[Any]] = {"edge_types": np.frombuffer(types, np.uint8)}
+        for number, links in enumerate(self._relations.values()):
+            arrays[f"{number}.keys"] = links.keys
+            arrays[f"{number}.held_out"] = links.held_out
+            arrays[f"{number}.by_target"] = links.by_target
+        return arrays
 
     def __len__(self) -> int:
         return self._count

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphbox.artifact.arrays import private_array
+from graphbox.artifact.array_bundle import Arrays
+from graphbox.artifact.copies import DAMAGED_HINT, Copies, copies_in_use
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import COLUMNS as LINK_COLUMNS
-from graphbox.artifact.links import Links, links_table
+from graphbox.artifact.links import NO_LINKS, Links
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import (
@@ -39,9 +39,7 @@ from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
 _MAX_JSON_BYTES = 64 << 20
 _MAX_ONNX_BYTES = (1 << 31) - 1  # a protobuf message is never larger
-_HASH_BLOCK_BYTES = 1 << 20
 _ROWS_PER_BYTE, _ROWS_OF_ANY_FILE = 16, 1 << 24  # of Parquet: equal rows take next to no bytes, but memory
-_DAMAGED_HINT = "the version is damaged: remove it and export or compress it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +68,11 @@ class Artifact:
         preprocess: how original ids become feeds.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, copies: Copies | None = None) -> None:
         self.path = path
         self.manifest = manifest
+        self._copies = copies or copies_in_use()
+        self._verified: list[object] = []
         self._tables: dict[str, RowTable] = {}
         self._ids: dict[str, Ids] = {}
         self._ids_of: dict[str, Ids] = {}
@@ -82,20 +82,26 @@ class Artifact:
         _check_references(self)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: bool = True) -> Artifact:
+    def open(
+        cls, path: str | os.PathLike[str], verify: bool = True, copies: Copies | None = None
+    ) -> Artifact:
         """Open the model version in the folder ``path``.
 
         Args:
             path: the folder that holds ``manifest.json``.
             verify: compare the sha256 of every file; without it only their presence and sizes.
+            copies: makes the copies that are read; None: `copies_in_use`.
 
         Raises:
             NotFoundError: when there is no such folder, or no model in it.
             FormatError: when a file is missing, truncated, damaged, a link, or of another version.
+            DoesNotFitError: there is no room for the copies.
         """
+        copies = copies or copies_in_use()
+        verified: list[object] = []
         folder = Path(path)
         try:
-            manifest_bytes = _regular_file(folder, MANIFEST_FILE, _MAX_JSON_BYTES).read_bytes()
+            manifest_bytes = regular_file(folder, MANIFEST_FILE, _MAX_JSON_BYTES).read_bytes()
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"expected a model version (a folder with {MANIFEST_FILE}), found none", where=str(folder)
@@ -104,26 +110,24 @@ class Artifact:
         limits = _size_limits(manifest)
         for name, record in manifest.files.items():
             try:
-                file = _regular_file(folder, name, limits.get(name))
+                file = regular_file(folder, name, limits.get(name))
             except FileNotFoundError as error:
                 raise FormatError(
                     "expected a file of the model here, found none",
                     where=str(folder / name),
-                    hint=_DAMAGED_HINT,
+                    hint=DAMAGED_HINT,
                 ) from error
             if file.stat().st_size != record.bytes:
                 raise FormatError(
                     f"expected {record.bytes} bytes, received {file.stat().st_size}",
                     where=str(file),
-                    hint=_DAMAGED_HINT,
+                    hint=DAMAGED_HINT,
                 )
-            if verify and (digest := sha256_of(file)) != record.sha256:
-                raise FormatError(
-                    f"expected the sha256 {record.sha256}, received {digest}",
-                    where=str(file),
-                    hint=_DAMAGED_HINT,
-                )
-        return cls(folder, manifest)
+            if verify:
+                verified.append(copies.verify(file, record))
+        artifact = cls(folder, manifest, copies)
+        artifact._verified = verified
+        return artifact
 
     @property
     def node_types(self) -> tuple[str, ...]:
@@ -172,8 +176,7 @@ class Artifact:
             FormatError: when the arrays do not fit together, or a neighbour is out of range.
         """
         counts = self._array(group.counts, "<u2", (len(self.ids(group.target)), len(group.edge_types)))
-        start = np.zeros(counts.size + 1, np.int64)
-        np.cumsum(counts.reshape(-1), out=start[1:])
+        start = self._derived(group.counts, "starts", lambda: _list_starts(counts))["starts"]
         neighbors = self._array(group.neighbors, "<i4", (int(start[-1]),))
         sources = len(self.ids(group.source))
         if len(neighbors) and not 0 <= int(neighbors.min()) <= int(neighbors.max()) < sources:
@@ -191,7 +194,7 @@ class Artifact:
             FormatError: it is not listed, or of another type.
         """
         file = self._file(name)
-        found = private_array(file)
+        found = self._copies.array(file, self.manifest.files[name])
         if found.dtype.str != dtype:
             raise FormatError(
                 f"expected an array of type {dtype}, received {found.dtype.str}", where=str(file)
@@ -231,10 +234,15 @@ class Artifact:
     def links(self) -> Links:
         """The known links of the training graph; empty when none were kept."""
         if self.manifest.links is None:
-            empty = np.empty(0, np.int64)
-            return Links(links_table(empty, empty, empty.astype(bool), ("", "", "")))
+            return Links.of_arrays(NO_LINKS)
         file = self._file(self.manifest.links)
-        links = Links(_read_parquet(file, LINK_COLUMNS), str(file))
+        name = self.manifest.links
+
+        def build() -> Arrays:
+            content = self._copies.content(file, self.manifest.files[name])
+            return Links(read_parquet(file, LINK_COLUMNS, content=content), str(file)).to_arrays()
+
+        links = Links.of_arrays(self._derived(name, "links", build))
         links.check_nodes({spec.node_type: spec.rows for spec in self.manifest.tables.values()})
         return links
 
@@ -276,7 +284,7 @@ class Artifact:
     def _file(self, name: str) -> Path:
         if name not in self.manifest.files:
             raise FormatError(f"the file {name} is used but not listed", where=str(self.path / MANIFEST_FILE))
-        return _regular_file(self.path, name)
+        return regular_file(self.path, name)
 
     def _open_table(self, name: str, spec: TableSpec) -> RowTable:
         folder = f"tables/{name}"
@@ -291,16 +299,24 @@ class Artifact:
     def _read_ids(self, spec: TableSpec) -> Ids:
         if spec.ids not in self._ids:
             file = self._file(spec.ids)
-            table = _read_parquet(file, ["id"], spec.rows)
-            self._ids[spec.ids] = Ids(table.column("id"), spec.node_type, str(file))
+
+            def build() -> Arrays:
+                content = self._copies.content(file, self.manifest.files[spec.ids])
+                table = read_parquet(file, ["id"], spec.rows, content)
+                return Ids(table.column("id"), spec.node_type, str(file)).to_arrays()
+
+            self._ids[spec.ids] = Ids.of_arrays(self._derived(spec.ids, "ids", build), spec.node_type)
         ids = self._ids[spec.ids]
         if len(ids) != spec.rows:
             raise _wrong_count(self.path / spec.ids, spec.rows, len(ids))
         return ids
 
+    def _derived(self, name: str, kind: str, build: Callable[[], Arrays]) -> Arrays:
+        return self._copies.derived(self._file(name), self.manifest.files[name], kind, build)
+
     def _array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
         file = self._file(name)
-        array = private_array(file)
+        array = self._copies.array(file, self.manifest.files[name])
         fits = len(array.shape) == len(shape) and all(
             want in {None, got} for want, got in zip(shape, array.shape, strict=True)
         )
@@ -314,13 +330,11 @@ class Artifact:
         return array
 
 
-def sha256_of(file: Path) -> str:
-    """Return the sha256 of a file's content, read in blocks."""
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(_HASH_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+def _list_starts(counts: npt.NDArray[np.uint16]) -> Arrays:
+    """Return where lists of these lengths begin, one after the other, and the end of the last."""
+    starts = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts.reshape(-1), out=starts[1:])
+    return {"starts": starts}
 
 
 def _size_limits(manifest: Manifest) -> dict[str, int]:
@@ -329,7 +343,7 @@ def _size_limits(manifest: Manifest) -> dict[str, int]:
     return limits if manifest.onnx is None else {**limits, manifest.onnx.path: _MAX_ONNX_BYTES}
 
 
-def _regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path:
+def regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path:
     """Return the path of a file inside ``folder`` after checking that no link leads to it."""
     path = folder
     for part in name.split("/"):
@@ -347,17 +361,21 @@ def _regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path
     return path
 
 
-def _read_parquet(file: Path, columns: Sequence[str], rows: int | None = None) -> pa.Table:
+def read_parquet(
+    file: Path, columns: Sequence[str], rows: int | None = None, content: bytes | None = None
+) -> pa.Table:
     """Read a table of columns that are not nested; names of types stay dictionaries, as they repeat.
 
     Args:
         file: its path.
         columns: that it has to have.
         rows: that it has to have; None: any number that its size allows.
+        content: of the file; None: it is read.
     """
-    most = _ROWS_PER_BYTE * file.stat().st_size + _ROWS_OF_ANY_FILE
+    most = _ROWS_PER_BYTE * (file.stat().st_size if content is None else len(content)) + _ROWS_OF_ANY_FILE
+    source = file if content is None else pa.BufferReader(content)
     try:
-        found = pq.read_metadata(file)
+        found = pq.read_metadata(source)
         names = [found.schema.column(number).path for number in range(found.num_columns)]
         if names != list(columns):
             raise FormatError(f"expected the columns {list(columns)}, received {names}", where=str(file))
@@ -369,7 +387,9 @@ def _read_parquet(file: Path, columns: Sequence[str], rows: int | None = None) -
                 where=str(file),
             )
         repeated = [name for name in columns if name in LINK_COLUMNS[:3]]
-        table = pq.read_table(file, partitioning=None, read_dictionary=repeated)
+        # `read_table` would load the module of data sets, which loads pandas where it is installed.
+        with pq.ParquetFile(source, read_dictionary=repeated) as parquet:
+            table = parquet.read()
         table.validate(full=True)  # text that is no UTF-8, among others
         return table
     except (pa.ArrowException, OSError) as error:

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from graphbox.artifact import Artifact, ArtifactWriter, LookupForm, Manifest, TargetSpec, check_name
+from graphbox.artifact.copies import sha256_of
 from graphbox.artifact.links import links_table
 from graphbox.artifact.manifest import read_manifest
-from graphbox.artifact.reader import sha256_of
 from graphbox.errors import ConflictError, DataError, FormatError, GateError, NotFoundError, UsageError
 from tests.artifact.sample_model import OUT, make_model, write_embedding, write_encoder
 

@@ -1,0 +1,115 @@
+"""Copies that the parent of workers grants over a socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from graphbox.copy_file import complete, is_complete, open_for_writing
+from graphbox.errors import GraphboxError, ProcessLostError
+from graphbox.server.copy_registry import CopyClient, CopyRegistry
+
+
+class Parent:
+    """Answers the requests of a worker on a thread, as the supervisor does."""
+
+    def __init__(self) -> None:
+        self.registry = CopyRegistry()
+        self.requests, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.child = child
+        self.client = CopyClient(child)
+        self._thread = threading.Thread(target=self._answer)
+        self._thread.start()
+
+    def _answer(self) -> None:
+        while self.registry.answer(self.requests):
+            pass
+
+    def stop(self) -> None:
+        self.child.close()
+        self._thread.join(20)
+        self.requests.close()
+        self.registry.close()
+
+
+@pytest.fixture
+def parent() -> Iterator[Parent]:
+    running = Parent()
+    yield running
+    running.stop()
+
+
+def sweep(registry: CopyRegistry) -> None:
+    registry.sweep_at = 0.0
+    registry.sweep()
+
+
+def test_one_key_is_one_copy(parent: Parent, tmp_path: Path) -> None:
+    first, again, other = (parent.client.grant(key, None) for key in ("a", "a", "b"))
+    on_disk = parent.client.grant("c", tmp_path)
+    assert os.fstat(first).st_ino == os.fstat(again).st_ino
+    assert len({os.fstat(each).st_ino for each in (first, other, on_disk)}) == 3
+    assert len(parent.registry) == 3
+    assert list(tmp_path.iterdir()) == []
+    writes = open_for_writing(again)
+    assert writes is not None
+    os.write(writes, b"content")
+    complete(writes, in_memory=True)
+    os.close(writes)
+    assert is_complete(first)
+    assert os.pread(first, 99, 0) == b"content"
+    with pytest.raises(OSError, match="descriptor"):
+        os.write(first, b"x")
+    for each in (first, again, other, on_disk):
+        os.close(each)
+
+
+def test_copies_are_dropped_with_their_last_descriptor(parent: Parent) -> None:
+    kept, other = parent.client.grant("a", None), parent.client.grant("b", None)
+    sweep(parent.registry)
+    assert len(parent.registry) == 2
+    os.close(other)
+    sweep(parent.registry)
+    assert len(parent.registry) == 1
+    os.close(kept)
+    sweep(parent.registry)
+    assert len(parent.registry) == 0
+    due: float | None = parent.registry.sweep_at
+    assert due is None, "nothing is left to look at"
+
+
+def test_copies_that_were_granted_to_a_worker_that_ended_are_dropped() -> None:
+    """The descriptor may still be on its way."""
+    registry = CopyRegistry()
+    requests, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with closing(requests):
+        child.send(b'{"key": "a", "folder": null}')
+        assert registry.answer(requests)
+        sweep(registry)
+        assert len(registry) == 1
+        child.send(b'{"key": "b", "folder": null}')
+        child.close()
+        while registry.answer(requests):
+            pass
+        sweep(registry)
+    assert len(registry) == 0
+
+
+def test_refusals_of_the_system_have_their_reason(parent: Parent, tmp_path: Path) -> None:
+    with pytest.raises(GraphboxError, match="received: No such file or directory") as caught:
+        parent.client.grant("a", tmp_path / "absent")
+    assert caught.value.hint is not None
+    os.close(parent.client.grant("a", None))
+
+
+def test_the_end_of_the_parent_is_an_error() -> None:
+    requests, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    requests.close()
+    with closing(child), pytest.raises(ProcessLostError, match="the parent of the workers to answer"):
+        CopyClient(child).grant("a", None)
