@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 import sqlite3
 import threading
 import time
@@ -18,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from graphbox.errors import (
     BackendMissingError,
+    DoesNotFitError,
     FormatError,
     GraphboxError,
     TimeLimitError,
@@ -25,7 +27,7 @@ from graphbox.errors import (
 )
 from graphbox.workspace.tables import metadata
 
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0008"
 """The newest migration."""
 
 VERSION_TABLE = "graphbox_schema"
@@ -36,6 +38,8 @@ BUSY_TIMEOUT_S = 30.0
 
 _STAMP_RESOLUTION_S = 2.0
 _WAL_TIMEOUT_MS = 50
+# Of the index of its write-ahead log, which each connection needs.
+_FILES_OF_SQLITE_BYTES = 64 * 1024
 
 
 class Database:
@@ -54,6 +58,7 @@ class Database:
         FormatError: it is damaged, of another program, or of a newer graphbox; or the installed
             files are of two versions.
         BackendMissingError: the driver of the URL is not installed.
+        DoesNotFitError: its disk is full; `read` and `write` raise this too.
     """
 
     def __init__(
@@ -252,6 +257,12 @@ class Database:
                 where=self.shown,
                 hint="end the process that holds it, or try again",
             )
+        if "disk is full" in reason or ("disk I/O error" in reason and self._is_disk_full()):
+            return DoesNotFitError(
+                "the disk of the workspace's database is full",
+                where=self.shown,
+                hint="free space on it; the database takes some even to be read",
+            )
         if "readonly" in reason or "unable to open" in reason:
             return UsageError(
                 f"the workspace's database cannot be written: {reason}",
@@ -259,6 +270,14 @@ class Database:
                 hint="check the folder's permissions, or name another workspace with -C",
             )
         return GraphboxError(f"the database answered: {reason}", where=self.shown)
+
+    def _is_disk_full(self) -> bool:
+        """Return whether there is no room for the files beside the database: SQLite reports an I/O error."""
+        folder = Path(self.engine.url.database or "").parent
+        try:
+            return shutil.disk_usage(folder).free < _FILES_OF_SQLITE_BYTES
+        except OSError:
+            return False
 
 
 class _Statement(threading.local):

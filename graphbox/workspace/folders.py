@@ -12,6 +12,8 @@ from graphbox.errors import FormatError, NotFoundError, UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _OWN_FOLDERS = ("graphs", "runs", "models")
+_OF_FILE_SYSTEM = "lost+found"
+"""Folder in the root of a new volume with an ext4 file system."""
 
 
 def check_folder(root: Path, *, create: bool, own_database: bool) -> None:
@@ -50,7 +52,8 @@ def check_folder(root: Path, *, create: bool, own_database: bool) -> None:
             where=str(root),
             hint="restore graphbox.db, or move those folders away to start anew",
         )
-    others = [name for name in present if name not in _OWN_FOLDERS and not name.startswith(".")]
+    ignored = {*_OWN_FOLDERS, _OF_FILE_SYSTEM}
+    others = [name for name in present if name not in ignored and not name.startswith(".")]
     if others:
         raise UsageError(
             f"expected a workspace or an empty folder, received one with other files "

@@ -24,7 +24,9 @@ from graphbox.workspace.folders import folder_size
 from graphbox.workspace.locks import is_held, writer_lock
 from graphbox.workspace.records import ModelRecord
 from graphbox.workspace.redaction import Redactor
+from graphbox.workspace.row_sequences import forget_row_sequence
 from graphbox.workspace.run_writer import write_text
+from graphbox.workspace.serving import next_change
 from graphbox.workspace.store import Store
 
 _FOLDER = ".forgetting"
@@ -161,7 +163,7 @@ class Forgettings(Store):
     def replace_version(self, record: ModelRecord, rewritten: Path) -> None:
         """Put a rewritten model version into the place of the one it was written from, and remove that.
 
-        Running servers of this workspace open the new one.
+        Running servers of this workspace open the new one. Its row updates are removed with the old one.
         """
         exchange_folders(record.path, rewritten)
         shutil.rmtree(rewritten)
@@ -169,6 +171,8 @@ class Forgettings(Store):
         with self._database.write() as connection:
             size = {"size_bytes": folder_size(record.path)}
             connection.execute(update(tables.models).where(key).values(**size))
+            if forget_row_sequence(connection, record.name, record.version):
+                next_change(connection)
             self._add_event(connection, "model", record.name, "rewritten", {"version": record.version})
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from graphbox.errors import ConflictError, UsageError
+from graphbox.durable import NO_ROOM
+from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, UsageError
 
 Holder = dict[str, str | int]
 
@@ -46,6 +47,8 @@ class WriterLock:
 
         Raises:
             ConflictError: another process holds it.
+            DoesNotFitError: the disk is full.
+            UsageError: the folder cannot be written.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,18 +61,25 @@ class WriterLock:
                 hint=self._hint,
             ) from None
         except OSError as error:
-            raise UsageError(
-                f"the {self._what} cannot be locked: {error.strerror}",
-                where=str(self._path),
-                hint="check the folder's permissions, or name another workspace with -C",
-            ) from None
-        _write_holder(self._path, self._note)
+            raise self._cannot_lock(error) from None
+        try:
+            _write_holder(self._path, self._note)
+        except OSError as error:
+            self._lock.release()
+            raise self._cannot_lock(error) from None
 
     def release(self) -> None:
         """Free the lock."""
         if self._lock.is_locked:
             _holder_path(self._path).unlink(missing_ok=True)
             self._lock.release()
+
+    def _cannot_lock(self, error: OSError) -> GraphboxError:
+        message = f"the {self._what} cannot be locked: {error.strerror}"
+        if error.errno in NO_ROOM:
+            return DoesNotFitError(message, where=str(self._path), hint="free space on that disk")
+        hint = "check the folder's permissions, or name another workspace with -C"
+        return UsageError(message, where=str(self._path), hint=hint)
 
 
 @contextmanager
@@ -164,8 +174,11 @@ def _write_holder(path: Path, note: Holder) -> None:
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     beside = _holder_path(path).with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(holder))
-    beside.replace(_holder_path(path))
+    try:
+        beside.write_text(json.dumps(holder))
+        beside.replace(_holder_path(path))
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _read_holder(path: Path) -> Holder:

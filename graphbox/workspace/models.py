@@ -13,9 +13,11 @@ from graphbox.errors import NotFoundError
 from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size, require_folder, valid_name
 from graphbox.workspace.records import BenchRecord, ModelRecord
+from graphbox.workspace.row_sequences import forget_row_sequence
 from graphbox.workspace.rows import model_record
-from graphbox.workspace.serving import ServingRecords, forget_served_model
+from graphbox.workspace.serving import ServingRecords, forget_served_model, next_change
 from graphbox.workspace.store import Store, now
+from graphbox.workspace.traffic import Role, end_shares
 
 
 class Models(Store):
@@ -108,6 +110,8 @@ class Models(Store):
         key = (tables.models.c.name == name) & (tables.models.c.version == version)
         with self._database.write() as connection:
             connection.execute(delete(tables.models).where(key))
+            if forget_row_sequence(connection, name, version):
+                next_change(connection)
             of_name = (tables.models.c.name == name) & tables.models.c.active
             has_active = connection.execute(select(tables.models).where(of_name)).first() is not None
             connection.execute(
@@ -165,6 +169,8 @@ class Models(Store):
     def promote_model(self, name: str, version: int) -> ModelRecord:
         """Make ``version`` the active one: the default, and the one that running servers switch to.
 
+        Ends the canary and the shadow of the model.
+
         Raises:
             NotFoundError: there is no such version.
             FormatError: its folder is gone.
@@ -186,6 +192,7 @@ class Models(Store):
     def remove_model(self, name: str, version: int | None = None) -> int:
         """Remove a version of the model ``name``, or all of them; return the bytes freed.
 
+        A canary or shadow of a version that goes ends.
         When the active version goes, the one that was promoted last of those left becomes active; the newest
         where none was promoted.
         """
@@ -197,8 +204,11 @@ class Models(Store):
             for record in chosen:
                 key = (tables.models.c.name == name) & (tables.models.c.version == record.version)
                 connection.execute(delete(tables.models).where(key))
+                if forget_row_sequence(connection, name, record.version):
+                    next_change(connection)
                 self._plan_removal(connection, record.path)
                 self._add_event(connection, "model", name, "removed", {"version": record.version})
+                self._note_ended(connection, name, end_shares(connection, name, version=record.version))
             left = connection.execute(
                 select(tables.models).where(tables.models.c.name == name).order_by(tables.models.c.version)
             ).all()
@@ -236,6 +246,13 @@ class Models(Store):
         chosen = of_name & (tables.models.c.version == version)
         connection.execute(update(tables.models).where(chosen).values(active=True))
         self._add_event(connection, "model", name, "promoted", {"version": version})
+        self._note_ended(connection, name, end_shares(connection, name))
+
+    def _note_ended(self, connection: Connection, name: str, ended: Iterable[tuple[Role, int]]) -> None:
+        """Note that canaries and shadows have ended, for servers and in the history."""
+        for role, version in ended:
+            next_change(connection)
+            self._add_event(connection, "model", name, f"{role} ended", {"version": version})
 
     def _last_promoted(self, connection: Connection, name: str, versions: Sequence[int]) -> int:
         """Return the one of some versions, ascending, that was promoted last; without any the newest."""

@@ -154,6 +154,74 @@ served_models = Table(
 )
 """Last request about each served model, and its number: models without a row are served."""
 
+traffic_shares = Table(
+    "traffic_shares",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("role", String(8), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("percent", Float, nullable=False),
+    Column("tolerance", Float, nullable=False),
+    Column("change", Integer, nullable=False),
+)
+"""Versions besides the active one that get a share of a model's requests: ``canary`` answers it, ``shadow``
+repeats it. ``change`` numbers the request, as in `served_models`; ``tolerance`` is of a shadow."""
+
+shadow_calls = Table(
+    "shadow_calls",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("change", Integer, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("active_ns", BigInteger, nullable=False),
+    Column("shadow_ns", BigInteger, nullable=False),
+    Column("error", Text),
+)
+"""Calls repeated on the shadow of each model, summed over all servers, and the last error."""
+
+shadow_outputs = Table(
+    "shadow_outputs",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("output", String(256), primary_key=True),
+    Column("rows", BigInteger, nullable=False),
+    Column("different_rows", BigInteger, nullable=False),
+    Column("numbers", BigInteger, nullable=False),
+    Column("difference_sum", Float, nullable=False),
+    Column("difference_max", Float, nullable=False),
+    Column("listed", BigInteger, nullable=False),
+    Column("shared", BigInteger, nullable=False),
+)
+"""Differences of each output between the active version and the shadow; see `ShadowOutput`."""
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("time", Timestamp, nullable=False),
+    Column("client", String(64), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("model", String(160)),
+    Column("version", Integer),
+    Column("detail", JSON, nullable=False),
+    Column("request_id", String(128), nullable=False),
+    Column("result", String(16), nullable=False),
+    Column("message", Text),
+)
+"""Requests that change what a server serves or how, see `AuditRecord`."""
+
+row_sequences = Table(
+    "row_sequences",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("sequence", Integer, nullable=False),
+)
+"""Last row update that is applied to each model version: versions without a row are served as they are."""
+
 removals = Table(
     "removals",
     metadata,

@@ -15,14 +15,15 @@ the disk; a process killed in between leaves the rest to whoever opens the works
 
 from __future__ import annotations
 
+from graphbox.workspace.audit import Audits
 from graphbox.workspace.forgettings import Forgettings
 from graphbox.workspace.graphs import Graphs
-from graphbox.workspace.models import Models
 from graphbox.workspace.runs import Runs
 from graphbox.workspace.servers import Servers
+from graphbox.workspace.versions import Versions
 
 
-class Workspace(Graphs, Runs, Models, Servers, Forgettings):
+class Workspace(Graphs, Runs, Versions, Servers, Forgettings, Audits):
     """Opens the workspace at ``root``; safe to share between threads.
 
     Args:
