@@ -31,6 +31,7 @@ from graphbox.deploy.protocol import (
     VersionBundler,
 )
 from graphbox.deploy.registry import adapter_names, load_adapter
+from graphbox.deploy.row_updates import RowUpdater, RowUpdates, list_row_updates, roll_back_rows, update_rows
 from graphbox.deploy.select import Target, choose, targets
 from graphbox.deploy.tensors import DeployedTensors
 from graphbox.deploy.unseen import UnseenNode
@@ -51,6 +52,8 @@ __all__ = [
     "Package",
     "Predictions",
     "Program",
+    "RowUpdater",
+    "RowUpdates",
     "Support",
     "Target",
     "TensorSpec",
@@ -59,11 +62,14 @@ __all__ = [
     "adapter_names",
     "choose",
     "compile_model",
+    "list_row_updates",
     "load_adapter",
     "open_click",
     "open_encoder",
     "open_knowledge_graph",
     "open_model",
     "open_program",
+    "roll_back_rows",
     "targets",
+    "update_rows",
 ]

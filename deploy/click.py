@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,11 @@ class DeployedClick(DeployedModel):
         self._tables = {
             name: _KeyedRows(artifact.table(name), spec, ascending_keys(artifact, name))
             for name, spec in form.tables.items()
+        }
+
+    def _use_rows(self) -> None:
+        self._tables = {
+            name: keyed.with_rows(self.artifact.table(name)) for name, keyed in self._tables.items()
         }
 
     def _form_signatures(self) -> dict[str, Signature]:
@@ -204,8 +210,7 @@ class _KeyedRows:
             offsets = np.concatenate([offsets, offsets[-1] + np.arange(1, len(crosses) + 1)])
             weights = np.concatenate([weights, np.ones(len(crosses), np.float32)])
         bags = len(offsets) - 1
-        place = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
-        known = self._keys[place] == keys if len(self._keys) else np.zeros(len(keys), bool)
+        place, known = self._places(keys)
         bag = np.repeat(np.arange(bags), np.diff(offsets))
         asked = np.bincount(bag[weights > 0], minlength=bags) > 0
         found = np.bincount(bag[known & (weights > 0)], minlength=bags) > 0
@@ -215,6 +220,20 @@ class _KeyedRows:
             np.ascontiguousarray(sums.reshape(*shape, self._table.dim).transpose(1, 0, 2)),
             (asked & ~found).reshape(shape).T,
         )
+
+    def with_rows(self, table: RowTable) -> _KeyedRows:
+        """Return the same for a table with row updates; keys that they add follow the others in any order."""
+        view = copy.copy(self)
+        view._table = table
+        return view
+
+    def _places(self, keys: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
+        """Return the row of each key, and whether it has one."""
+        if len(self._table) > len(self._keys):
+            found = self._table.ids.index(keys, missing=-1)
+            return found, found >= 0
+        place = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
+        return place, self._keys[place] == keys if len(self._keys) else np.zeros(len(keys), bool)
 
 
 def _scale_of(form: FieldsForm) -> NumberScale:

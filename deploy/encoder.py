@@ -80,6 +80,14 @@ class DeployedEncoder(DeployedModel):
         self.nearest = NearestNodes(artifact, ranking.program, self.encode_indices, nearest)
         self.effective["nearest"] = self.nearest.states
 
+    def _use_rows(self) -> None:
+        if self._feeds is not None:
+            self._feeds = self._feeds.with_rows(self.artifact)
+        reader = self.__dict__.get("unseen_reader")
+        if reader is not None:
+            self.__dict__["unseen_reader"] = reader.with_rows(self.artifact)
+        self.nearest = self.nearest.with_rows(self.artifact)
+
     def _form_signatures(self) -> dict[str, Signature]:
         """Return the signature of original ids, and that of unseen nodes where the model encodes these.
 
@@ -89,6 +97,7 @@ class DeployedEncoder(DeployedModel):
         `graphbox.deploy.unseen.UnseenReader.inputs`.
         """
         outputs = by_name(self.manifest.outputs)
+        labels = {self._output_names[1]: self.classes} if self.classes else {}
         signatures = {
             WHOLE: Signature(
                 platform="graphbox",
@@ -98,6 +107,7 @@ class DeployedEncoder(DeployedModel):
                 work=lambda inputs: len(next(iter(inputs.values()))),
                 parameters=frozenset({"node_type"}),
                 joinable=self._has_independent_rows,
+                labels=labels,
             )
         }
         if self.encodes_unseen and self.unseen_reader.inputs:
@@ -109,6 +119,7 @@ class DeployedEncoder(DeployedModel):
                 work=lambda inputs: sum(len(array) for array in inputs.values()),
                 lists=self.unseen_reader.lists,
                 joinable=self._has_independent_rows,
+                labels=labels,
             )
         signatures |= nearest_signatures(
             self.artifact, self.nearest, self.encode_indices, joinable=self._has_independent_rows

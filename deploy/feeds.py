@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -38,15 +39,19 @@ class PaddedBlockFeeds:
     def __init__(self, artifact: Artifact, form: PaddedBlockForm) -> None:
         self._form = form
         self._count = {node_type: len(artifact.ids(node_type)) for node_type in _node_types(form)}
-        self._tables: dict[str, list[RowTable]] = {
-            node_type: [artifact.table(name) for name in rows.tables] for node_type, rows in form.rows.items()
-        }
+        self._tables = _tables_of(artifact, form)
         widths = [sum(table.dim for table in tables) for tables in self._tables.values()]
         self._vector_bytes = 4 * max(artifact.manifest.dim, *widths)
         self.lists: dict[str, NeighborLists] = {}
         for group in (group for layer in form.layers for group in layer.groups):
             if group.neighbors not in self.lists:
                 self.lists[group.neighbors] = artifact.neighbor_lists(group)
+
+    def with_rows(self, artifact: Artifact) -> PaddedBlockFeeds:
+        """Return the same for the model version with other rows of the same nodes."""
+        view = copy.copy(self)
+        view._tables = _tables_of(artifact, self._form)
+        return view
 
     def build(
         self, queries: Nodes, most_bytes: int | None = None, unseen: UnseenFeeds | None = None
@@ -218,6 +223,12 @@ def _unique(nodes: Nodes, count: int) -> tuple[Nodes, npt.NDArray[np.int64]]:
     positions = np.empty(len(nodes), np.int64)
     positions[order] = is_first.cumsum() - 1
     return unique, positions
+
+
+def _tables_of(artifact: Artifact, form: PaddedBlockForm) -> dict[str, list[RowTable]]:
+    return {
+        node_type: [artifact.table(name) for name in rows.tables] for node_type, rows in form.rows.items()
+    }
 
 
 def _node_types(form: PaddedBlockForm) -> set[str]:

@@ -79,6 +79,10 @@ class DeployedKnowledgeGraph(DeployedModel):
         super().__init__(artifact, main, best)
         self.form = form
         self._best = best.program
+        self._use_rows()
+
+    def _use_rows(self) -> None:
+        artifact, form = self.artifact, self.form
         self._tables = {name: artifact.table(table) for name, table in form.entities.items()}
         self._relation_rows = {False: artifact.table(form.to_tails), True: artifact.table(form.to_heads)}
         self._relations = artifact.ids(form.relation_type)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -30,7 +32,7 @@ from graphbox.errors import FormatError, NotFoundError, UnsupportedError, UsageE
 __all__ = ["DeployedModel", "Operation"]
 
 Operation: TypeAlias = Literal["encode", "neighbors", "predict", "answer", "program"]
-"""Operation of a model that can be measured: an answer, or ``program``, the ONNX part on feeds made before."""
+"""Operation of a model that can be measured: an answer, or ``program``, the ONNX part on prepared feeds."""
 
 
 class DeployedModel(ABC):
@@ -44,6 +46,7 @@ class DeployedModel(ABC):
             of encoders also ``nearest``, see `graphbox.deploy.nearest.nodes.NearestNodes.states`.
         inputs: of the bare ONNX part; empty when there is none.
         outputs: of the bare ONNX part; empty when there is none.
+        rows_sequence: number of the last row update that was applied; 0: none.
     """
 
     OPERATIONS: ClassVar[tuple[Operation, ...]]
@@ -57,6 +60,7 @@ class DeployedModel(ABC):
         self._further = further.program if further else None
         self.inputs: tuple[TensorSpec, ...] = main.program.inputs if main else ()
         self.outputs: tuple[TensorSpec, ...] = main.program.outputs if main else ()
+        self.rows_sequence = 0
 
     @cached_property
     def signatures(self) -> Mapping[str, Signature]:
@@ -67,11 +71,37 @@ class DeployedModel(ABC):
         signatures = self._form_signatures()
         if self.manifest.onnx is not None:
             signatures[ONNX_SUFFIX] = self._onnx_signature()
+        if self.rows_sequence:
+            of_rows = self.rows_sequence
+            signatures = {name: replace(each, rows_sequence=of_rows) for name, each in signatures.items()}
         return MappingProxyType(signatures)
 
     @abstractmethod
     def _form_signatures(self) -> dict[str, Signature]:
         """Return the signatures of the model's form, `WHOLE` among them."""
+
+    def with_rows(self, artifact: Artifact, sequence: int) -> Self:
+        """Return this model with other rows; it stays as it is, so that calls that run see one state of them.
+
+        Programs and all that no row update changes are shared: the original alone is closed.
+
+        Args:
+            artifact: the same model version, with row updates; see `graphbox.artifact.updated_rows`.
+            sequence: number of the last of them.
+        """
+        view = copy.copy(self)
+        view.artifact = artifact
+        view.rows_sequence = sequence
+        view.__dict__.pop("signatures", None)
+        view._use_rows()
+        return view
+
+    def _use_rows(self) -> None:  # noqa: B027 - bare tensors have no rows
+        """Replace all that refers to rows or ids by that of `artifact`."""
+
+    def release_rows(self) -> None:
+        """Free the rows of this state with its last call, without waiting for the collector of cycles."""
+        self.__dict__.pop("signatures", None)
 
     def infer(
         self, inputs: Feeds, parameters: Parameters = MappingProxyType({}), signature: str = WHOLE

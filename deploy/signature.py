@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -85,6 +86,8 @@ class Signature:
         defaults: inputs that clients may leave out, with the value that stands for each row; of `lists`,
             which are empty then, the value is not used.
         properties: facts for clients that compare programs.
+        rows_sequence: number of the last row update that answers have; 0: none.
+        labels: names of the values of a row, of outputs that are class scores.
     """
 
     platform: str
@@ -97,6 +100,8 @@ class Signature:
     joinable: bool = False
     defaults: Mapping[str, int] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    rows_sequence: int = 0
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def row_inputs(self) -> tuple[str, ...]:
@@ -112,6 +117,15 @@ class Signature:
     def free_inputs(self) -> tuple[str, ...]:
         """Names of the inputs with an axis of any size beyond the first."""
         return tuple(name for name, spec in self.inputs.items() if -1 in spec.shape[1:])
+
+    @cached_property
+    def output_row_bytes(self) -> int:
+        """Bytes of a row of all outputs; those of BYTES, and outputs with a further free axis, count 0."""
+        total = 0
+        for spec in self.outputs.values():
+            if spec.datatype != "BYTES" and -1 not in spec.shape[1:]:
+                total += math.prod(spec.shape[1:]) * DTYPE_OF[spec.datatype].itemsize
+        return total
 
     def completed(self, inputs: Feeds) -> Outputs:
         """Return inputs with `defaults` for those that a client left out.

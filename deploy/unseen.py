@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,6 +133,12 @@ class UnseenReader:
     def relations(self) -> dict[str, str]:
         """Node type of the neighbours, by the relation along which they can be given."""
         return self._relations
+
+    def with_rows(self, artifact: Artifact) -> UnseenReader:
+        """Return the same for the model version with other rows of the same nodes."""
+        view = copy.copy(self)
+        view._artifact = artifact
+        return view
 
     def example(self, lists: Mapping[str, NeighborLists]) -> UnseenNode:
         """Return a node that can be encoded: typical features, and neighbours of the first example id.

@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import RowTable
 from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.nearest.graph_index import Score, unit_rows
 from graphbox.deploy.nearest.row_filter import RowFilter, ranked_together
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.program import CheckedProgram
+from graphbox.rows import StoredRows
 
 __all__ = ["RANKING_MODEL", "ExactRanking", "Found"]
 
@@ -60,7 +60,7 @@ class ExactRanking:
         program: `RANKING_MODEL`, compiled.
     """
 
-    def __init__(self, table: RowTable, score: Score, program: CheckedProgram) -> None:
+    def __init__(self, table: StoredRows, score: Score, program: CheckedProgram) -> None:
         self._table = table
         self._program = program
         self._lengths = _lengths(table) if score == "cosine" else None
@@ -164,7 +164,7 @@ class ExactRanking:
         return self._table.best(queries, k, self._lengths)
 
 
-def _lengths(table: RowTable) -> Float32:
+def _lengths(table: StoredRows) -> Float32:
     """Return the length of each row, 1 for zero rows, which score 0 by it."""
     lengths = np.ones(len(table), np.float32)
     for start in range(0, len(table), _BLOCK_ROWS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, Ids, TargetSpec
 from graphbox.artifact.ids import Id
+from graphbox.artifact.updated_rows import UpdatedTable
 from graphbox.deploy.nearest.background import Background
 from graphbox.deploy.nearest.exact import ExactRanking, Float32, Found, Int64
 from graphbox.deploy.nearest.graph_index import BuildStoppedError, faiss_library
@@ -19,6 +21,7 @@ from graphbox.deploy.nearest.recall import RecallCounter
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
 from graphbox.deploy.nearest.rows import EXACT_ROWS, NearestRows, Tuned, tuned
 from graphbox.deploy.nearest.stored_index import stored_index
+from graphbox.deploy.nearest.updated_rows import UpdatedNearestRows
 from graphbox.deploy.program import CheckedProgram
 from graphbox.errors import BackendMissingError, GraphboxError, InvalidRequestError, UnsupportedError
 
@@ -72,15 +75,44 @@ class NearestNodes:
         self._lock = threading.Lock()
         self._exact: dict[TargetSpec, ExactRanking] = {}
         self._rankings: dict[str, NearestRows] = {}
+        self._original: NearestNodes | None = None
+        self._updated: dict[str, UpdatedNearestRows] = {}
         if mode == "index":
             faiss_library()
 
-    def ranking(self, query_type: str) -> NearestRows:
+    def with_rows(self, artifact: Artifact) -> NearestNodes:
+        """Return the same for the model version with row updates; rows that none has changed are shared.
+
+        It is not closed, and is of use until the original is.
+        """
+        view = copy.copy(self)
+        view._artifact = artifact
+        view._original = self
+        view._updated = {}
+        for query_type in list(self._rankings):
+            view.ranking(query_type)  # now, and not in a request
+        return view
+
+    def ranking(self, query_type: str) -> NearestRows | UpdatedNearestRows:
         """Return the rows that are ranked for queries of a node type; starts to build their index.
 
         Raises:
             UnsupportedError: the model ranks nothing for them.
         """
+        if self._original is None:
+            return self._stored_ranking(query_type)
+        found = self._updated.get(query_type)
+        if found is not None:
+            return found
+        stored, target = self._original._stored_ranking(query_type), self._target(query_type)
+        table = self._artifact.table(target.table)
+        if not isinstance(table, UpdatedTable):
+            return stored
+        return self._updated.setdefault(
+            query_type, UpdatedNearestRows(stored, table, target.score, self._program)
+        )
+
+    def _stored_ranking(self, query_type: str) -> NearestRows:
         found = self._rankings.get(query_type)
         if found is not None:
             return found

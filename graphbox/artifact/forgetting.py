@@ -22,7 +22,8 @@ from graphbox.artifact.preprocess import (
     RelationGroup,
     TriplesForm,
 )
-from graphbox.artifact.reader import Artifact
+from graphbox.artifact.reader import Artifact, read_parquet
+from graphbox.artifact.row_updates import UPDATES_FOLDER
 from graphbox.artifact.writer import ArtifactWriter
 from graphbox.errors import ConflictError
 
@@ -67,6 +68,26 @@ def nodes_held(artifact: Artifact, ids: Mapping[str, pa.Array]) -> dict[str, Int
         if held.any():
             found[node_type] = np.flatnonzero(held)
     return found
+
+
+def updates_hold(artifact: Artifact, ids: Mapping[str, pa.Array]) -> bool:
+    """Return whether row updates of a model version have rows of some ids, whether they are active or not.
+
+    Args:
+        artifact: the model version.
+        ids: original ids as text (large_string) by node type.
+
+    Raises:
+        FormatError: the ids of an update cannot be read.
+    """
+    for file in (artifact.path / UPDATES_FOLDER).glob("*/tables/*/ids.parquet"):
+        spec = artifact.manifest.tables.get(file.parent.name)
+        if spec is None or spec.node_type not in ids or _is_of_keys(artifact, spec.node_type):
+            continue
+        held = read_parquet(file, ["id"]).column("id").cast(pa.large_string())
+        if pc.any(pc.is_in(held, value_set=ids[spec.node_type].cast(pa.large_string()))).as_py():
+            return True
+    return False
 
 
 def _is_of_keys(artifact: Artifact, name: str) -> bool:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from graphbox.artifact.arrays import write_array, write_row_blocks
+from graphbox.artifact.copies import sha256_of
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
 from graphbox.artifact.lookup_form import LookupForm, UnknownIds
@@ -40,7 +41,7 @@ from graphbox.artifact.manifest import (
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
-from graphbox.artifact.reader import Artifact, sha256_of
+from graphbox.artifact.reader import Artifact
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, mean_row
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk

@@ -18,7 +18,7 @@ from graphbox.model_import.parquet_files import parquet_blocks
 from graphbox.model_import.row_blocks import RowBlock, RowStream, lines_of_ids
 from graphbox.model_import.text_files import part_blocks, word2vec_binary_blocks, word2vec_blocks
 
-__all__ = ["EmbeddingOptions", "add_model"]
+__all__ = ["EmbeddingOptions", "add_model", "row_blocks_of"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def add_model(
         else:
             table = options.node_type if is_plain_name(options.node_type) else "rows"
             given = None if options.ids is None else lines_of_ids(options.ids)
-            stream = RowStream(_blocks(path, file_format, options), str(path), given)
+            stream = RowStream(row_blocks_of(path, file_format, options), str(path), given)
             _, dim = writer.add_streamed_table(table, options.node_type, stream.rows(), stream.ids)
             writer.set_lookup(options.node_type, {options.node_type: table}, options.unknown_ids)
             targets[options.node_type] = TargetSpec(table=table, score=options.score)
@@ -109,7 +109,8 @@ def add_model(
         )
 
 
-def _blocks(path: Path, file_format: FileFormat, options: EmbeddingOptions) -> Iterator[RowBlock]:
+def row_blocks_of(path: Path, file_format: FileFormat, options: EmbeddingOptions) -> Iterator[RowBlock]:
+    """Yield the rows of a file of a format of rows."""
     has_ids = options.ids is not None
     readers: dict[FileFormat, Callable[[], Iterator[RowBlock]]] = {
         "npy": lambda: npy_blocks(path),

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.artifact.forgetting import nodes_held, write_without
+from graphbox.artifact.forgetting import nodes_held, updates_hold, write_without
 from graphbox.artifact.ids import ids_of_kind
+from graphbox.artifact.row_updates import UpdatesWriter
 from graphbox.deploy import open_encoder, open_knowledge_graph
 from graphbox.errors import ConflictError
 from tests.server.sample_models import (
@@ -143,3 +144,15 @@ def test_keys_of_clicks_are_no_ids() -> None:
     artifact = Artifact.open(FORMATS / "click" / "1")
     ids = {name: artifact.ids(name).to_arrow().cast(pa.large_string()) for name in artifact.node_types}
     assert nodes_held(artifact, ids) == {}
+
+
+def test_row_updates_hold_ids(tmp_path: Path) -> None:
+    artifact = write_vectors(tmp_path / "1")
+    writer = UpdatesWriter(artifact.path, artifact.manifest.digest)
+    rows = np.ones((1, artifact.manifest.dim), np.float32)
+    with writer.locked():
+        writer.write({"package": (texts("added"), rows)}, writer.root, 1)
+    assert nodes_held(artifact, {"package": texts("added")}) == {}
+    assert updates_hold(artifact, {"package": texts("other", "added")})
+    assert not updates_hold(artifact, {"tag": texts("added")})
+    assert not updates_hold(artifact, {"package": texts("other")})

@@ -18,7 +18,7 @@ from graphbox.deploy.nearest.background import Background
 from graphbox.deploy.nearest.graph_index import GraphIndex
 from graphbox.deploy.nearest.recall import RecallCounter, found_rows
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
-from graphbox.deploy.nearest.rows import EXACT_ROWS, tuned
+from graphbox.deploy.nearest.rows import EXACT_ROWS, NearestRows, tuned
 from graphbox.errors import BackendMissingError, InvalidRequestError
 from graphbox.package_folder import packages_folder
 from tests.deploy.nearest_models import DIM, ITEMS, LINKED, USERS, clustered, wait_for_index, write_items
@@ -352,7 +352,9 @@ def test_recall_does_not_depend_on_the_scale_of_scores(scale: float) -> None:
 def test_an_index_without_sample_queries_is_not_used(
     indexed: DeployedEncoder, version: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    using = indexed.nearest.ranking("user").tuned
+    rows = indexed.nearest.ranking("user")
+    assert isinstance(rows, NearestRows)
+    using = rows.tuned
     assert using is not None
     with open_encoder(version, "onnxruntime") as model:
         exact = model.nearest.ranking("user")

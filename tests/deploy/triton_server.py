@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,13 +32,16 @@ def why_not() -> str | None:
 
 
 @contextmanager
-def triton_server(repository: Path, log: Path, grpc_port: int | None = None) -> Iterator[str]:
+def triton_server(
+    repository: Path, log: Path, grpc_port: int | None = None, options: Sequence[str] = ()
+) -> Iterator[str]:
     """Start a server of a model repository; give its URL once every model is ready.
 
     Args:
         repository: folder of the models.
         log: file for its output.
         grpc_port: port for gRPC on the loopback address; None: no gRPC.
+        options: further options of the command line.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -55,6 +58,7 @@ def triton_server(repository: Path, log: Path, grpc_port: int | None = None) -> 
         f"--http-port={port}",
         *grpc,
         "--allow-metrics=false",
+        *options,
     ]
     environment = {
         **os.environ,

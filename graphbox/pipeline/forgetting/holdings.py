@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from graphbox.artifact import Artifact
-from graphbox.artifact.forgetting import nodes_held
+from graphbox.artifact.forgetting import nodes_held, updates_hold
 from graphbox.artifact.ids import ids_of_kind
 from graphbox.config import load_config
 from graphbox.errors import ConflictError, GraphboxError, NotFoundError
@@ -125,6 +125,7 @@ class Holdings:
                 artifact = Artifact.open(record.path, verify=False)
                 nodes = nodes_held(artifact, self.ids)
                 is_held = bool(nodes) or network_holds(artifact, self.ids)
+                is_held = is_held or updates_hold(artifact, self.ids)
             except GraphboxError as error:
                 self._not_reached(
                     f"model {record.name} version {record.version} cannot be read: {error.message}"
