@@ -17,29 +17,37 @@ import graphbox
 from graphbox.deploy.select import candidates_of
 from graphbox.package_folder import keep_packages_in
 from graphbox.server import page
+from graphbox.server.audit import AuditLog
 from graphbox.server.auth import HostRule, TokenRule
+from graphbox.server.client_limits import ClientLimits
 from graphbox.server.counters import Counters
 from graphbox.server.executor import Executor
 from graphbox.server.gateway import Gateway
 from graphbox.server.inference import Inference
 from graphbox.server.kserve.management import Management
 from graphbox.server.kserve.rest import KServe
+from graphbox.server.kserve.shared_memory import SharedMemory
+from graphbox.server.log_settings import LogSettings
 from graphbox.server.page import PageFiles
 from graphbox.server.problem import PublicText, add_error_handlers
 from graphbox.server.readiness import Readiness
 from graphbox.server.repository import Repository
+from graphbox.server.restricted import Restrictions
 from graphbox.server.routes import (
     API_PREFIX,
     answers,
+    audit,
     events,
     graphs,
     health,
     models,
     neighbors,
     overview,
+    row_updates,
     runs,
     sign_in,
     targets,
+    traffic,
     unseen,
 )
 from graphbox.server.schema import (
@@ -54,7 +62,12 @@ from graphbox.server.schema import (
 from graphbox.server.services import Services
 from graphbox.server.serving_state import ServingState
 from graphbox.server.settings import Settings
+from graphbox.server.shadow_counters import TrafficCollector
+from graphbox.server.shared_document import SharedDocument
 from graphbox.server.telemetry import PENDING_EXECUTIONS, Telemetry
+from graphbox.server.tokens import Tokens
+from graphbox.server.trace_settings import TraceSettings
+from graphbox.server.tracing import Tracing
 from graphbox.server.watcher import Watcher
 from graphbox.workspace import Workspace
 
@@ -86,6 +99,7 @@ def create_app(
     *,
     counters: Counters | None = None,
     state: ServingState | None = None,
+    document: SharedDocument | None = None,
 ) -> Gateway:
     """Return the application of a server.
 
@@ -94,10 +108,11 @@ def create_app(
         on_preload: called once, in another thread, after every model was opened or failed to open.
         counters: of all workers of the server; None: this process alone serves.
         state: requests about models, of all workers; None: see `Repository`.
+        document: settings and regions of all workers; None: this process alone serves.
 
     Raises:
         UsageError: unsafe or wrong settings.
-        NotFoundError: there is no such target.
+        NotFoundError: there is no such target, no such token file, or no secret of a restriction.
         GraphboxError: the workspace or a folder of models cannot be opened.
     """
     settings.check()
@@ -105,7 +120,10 @@ def create_app(
         candidates_of(settings.target)  # else every model would fail to open, in a server that runs
     workspace = (
         Workspace(
-            settings.workspace, settings.database_url, create=False, busy_timeout_s=_DATABASE_BUSY_TIMEOUT_S
+            settings.workspace,
+            settings.database_url,
+            create=settings.create,
+            busy_timeout_s=_DATABASE_BUSY_TIMEOUT_S,
         )
         if settings.workspace
         else None
@@ -124,8 +142,10 @@ def create_app(
         counters=counters,
         state=state,
         nearest=settings.nearest,
+        requires_model=settings.create,
+        max_updated_bytes=settings.max_updated_bytes,
     )
-    return create_app_of(settings, workspace, repository, on_preload)
+    return create_app_of(settings, workspace, repository, on_preload, document)
 
 
 def create_app_of(
@@ -133,30 +153,63 @@ def create_app_of(
     workspace: Workspace | None,
     repository: Repository,
     on_preload: Callable[[Readiness], None] | None = None,
+    document: SharedDocument | None = None,
 ) -> Gateway:
     """Return the application of a server of an opened workspace and repository."""
     telemetry = Telemetry(repository.counters)
     executor = Executor(settings.max_pending, gauge=repository.counters.gauge(PENDING_EXECUTIONS))
+    token_rule = _token_rule(settings)
+    document = document or SharedDocument.of_one_process()
+    log_settings, trace_settings = LogSettings(document), TraceSettings(document)
+
+    def poll() -> None:
+        if token_rule is not None:
+            token_rule.tokens.reload()
+        log_settings.poll()
+        trace_settings.poll()
+
     services = Services(
         settings=settings,
         host_rule=HostRule(settings),
-        token_rule=TokenRule(settings.token, settings.port, is_encrypted=settings.tls_certificate is not None)
-        if settings.token
-        else None,
+        token_rule=token_rule,
         workspace=workspace,
         repository=repository,
-        watcher=Watcher(repository, on_preload, follows=settings.follow),
+        watcher=Watcher(
+            repository,
+            on_preload,
+            follows=settings.follow,
+            also_poll=poll,
+        ),
         telemetry=telemetry,
         executor=executor,
         inference=Inference(repository, executor, settings),
         public_text=PublicText(_folder_names(settings)),
+        audit=AuditLog(workspace),
+        client_limits=ClientLimits.of(settings),
+        tracing=Tracing() if settings.otel else None,
+        log_settings=log_settings,
+        trace_settings=trace_settings,
+        restrictions=Restrictions.of(settings.restrict),
+        shared_memory=SharedMemory(
+            document, settings.shared_memory_prefix, settings.max_body_bytes, settings.max_buffered_bytes
+        )
+        if settings.shared_memory
+        else None,
     )
     kserve = KServe(services)
     telemetry.watch(Management(services).statistics)
+    telemetry.registry.register(TrafficCollector(repository.counters, lambda: repository.routes))
     api = build_api()
     api.state.services = services
     api.state.page = PageFiles()
     return Gateway(services, api=api, kserve=kserve)
+
+
+def _token_rule(settings: Settings) -> TokenRule | None:
+    if settings.token is None and settings.token_file is None:
+        return None
+    tokens = Tokens(settings.token, settings.token_file)
+    return TokenRule(tokens, settings.port, is_encrypted=settings.tls_certificate is not None)
 
 
 def _folder_names(settings: Settings) -> dict[Path, str]:
@@ -183,6 +236,7 @@ def build_api() -> FastAPI:
         summary="Graphs, runs and models of a workspace, and what its models answer",
         docs_url=None,  # the interactive pages load scripts from other hosts
         redoc_url=None,
+        redirect_slashes=False,  # other paths than the documented ones do not exist
         openapi_url=f"{API_PREFIX}/openapi.json",
         responses={"default": _ERROR},
         generate_unique_id_function=_operation_id,
@@ -196,10 +250,13 @@ def build_api() -> FastAPI:
         runs,
         events,
         models,
+        row_updates,
+        traffic,
         neighbors,
         answers,
         unseen,
         targets,
+        audit,
         sign_in,
         page,
     ):
@@ -236,6 +293,9 @@ async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         services.stopping.set()
+        services.inference.shadows.stop(services.settings.drain_timeout_s)
         services.executor.close()
+        if services.tracing is not None:
+            services.tracing.close()
         services.watcher.stop(services.settings.drain_timeout_s)
         services.repository.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import re
 import socket
@@ -11,8 +9,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
+from graphbox.server.access import Principal, Scope
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings, resolve
+from graphbox.server.tokens import Tokens, session_key
 
 __all__ = ["CHALLENGE", "HostRule", "TokenRule", "refuse_foreign_origin"]
 
@@ -109,48 +109,74 @@ def _host_of(origin: bytes) -> str | None:
 
 
 class TokenRule:
-    """Accepts requests that present the token, as a bearer token or as the page's cookie.
+    """Accepts requests that present a token, as a bearer token or as the page's cookie.
 
     The cookie holds a keyed hash of the token: it is valid for this server only and does not reveal the
     token to readers of the browser's profile. Its name contains the port, since all servers of a host
     share cookies.
+
+    Args:
+        tokens: that are accepted.
+        port: of the server.
+        is_encrypted: whether connections are.
     """
 
-    def __init__(self, token: str, port: int, *, is_encrypted: bool = False) -> None:
-        self._token = token.encode()
+    def __init__(self, tokens: Tokens, port: int, *, is_encrypted: bool = False) -> None:
+        self.tokens = tokens
         # Browsers send such a cookie over TLS alone.
         self._secure = "; Secure" if is_encrypted else ""
         self.cookie_name = f"graphbox_{port}"
-        self._cookie = hmac.new(self._token, b"graphbox page", hashlib.sha256).hexdigest().encode()
+        self._cookie_name = self.cookie_name.encode()
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Reject a request without the token.
+    def check(self, headers: Mapping[bytes, bytes], scope: Scope | None = None) -> Principal:
+        """Return who sends a request; reject one without a token, or whose token lacks a scope.
+
+        Args:
+            headers: of the request.
+            scope: that the token needs; None: any token will do.
 
         Raises:
-            RefusedError: 401, the token is missing or wrong.
+            RefusedError: 401, the token is missing or wrong; 403, it lacks the scope.
         """
-        scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and self.accepts(credentials):
-            return
-        cookie = _cookie(headers.get(b"cookie", b""), self.cookie_name.encode())
-        if hmac.compare_digest(cookie, self._cookie):
-            return
-        received = "a wrong one" if scheme or cookie else "none"
-        raise RefusedError(
-            HTTPStatus.UNAUTHORIZED,
-            "token_required",
-            f"expected the token of this server, received {received}",
-            hint="send `Authorization: Bearer TOKEN`, or open the page in a browser and enter it there",
-            headers={"www-authenticate": CHALLENGE},
-        )
+        kind, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+        principal = self.tokens.of_token(credentials) if kind.lower() == b"bearer" else None
+        if principal is None:
+            cookie = _cookie(headers.get(b"cookie", b""), self._cookie_name)
+            principal = self.tokens.of_session(cookie)
+            if principal is None:
+                raise _no_token("a wrong one" if kind or cookie else "none")
+        if scope is not None and scope not in principal.scopes:
+            raise _no_scope(principal, scope)
+        return principal
 
     def accepts(self, token: bytes) -> bool:
-        """Return whether ``token``, apart from white space around it, is the token."""
-        return hmac.compare_digest(token.strip(), self._token)
+        """Return whether ``token``, apart from white space around it, is one of the tokens."""
+        return self.tokens.of_token(token) is not None
 
-    def set_cookie(self) -> str:
-        """Return the ``Set-Cookie`` value that opens the page."""
-        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Strict{self._secure}"
+    def set_cookie(self, token: bytes) -> str:
+        """Return the ``Set-Cookie`` value that opens the page for who has ``token``."""
+        key = session_key(token.strip()).decode()
+        return f"{self.cookie_name}={key}; Path=/; HttpOnly; SameSite=Strict{self._secure}"
+
+
+def _no_token(received: str) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.UNAUTHORIZED,
+        "token_required",
+        f"expected the token of this server, received {received}",
+        hint="send `Authorization: Bearer TOKEN`, or open the page in a browser and enter it there",
+        headers={"www-authenticate": CHALLENGE},
+    )
+
+
+def _no_scope(principal: Principal, scope: Scope) -> RefusedError:
+    scopes = ", ".join(each for each in Scope if each in principal.scopes)
+    return RefusedError(
+        HTTPStatus.FORBIDDEN,
+        "scope_required",
+        f"expected a token with the scope `{scope}`, received `{principal.name}` with {scopes}",
+        hint=f"use a token that `graphbox tokens add NAME --scope {scope}` made",
+    )
 
 
 def _cookie(header: bytes, name: bytes) -> bytes:

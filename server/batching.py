@@ -18,11 +18,13 @@ from graphbox.errors import InvalidRequestError, NotFoundError, TimeLimitError
 from graphbox.server.executor import CostEstimate, Executor
 from graphbox.server.problem import RefusedError
 
-__all__ = ["Batcher", "Call", "Outcome"]
+__all__ = ["Batcher", "Call", "Outcome", "overloaded"]
 
 logger = logging.getLogger("graphbox.server")
 
 _DEFAULT_PRIORITY = 1 << 15
+# Larger outputs cost more in memory that is new to the caches than joining saves.
+_MOST_JOINED_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Outcome:
         begun_ns: when the execution began, by `time.perf_counter_ns`.
         ended_ns: when it ended.
         executions: 1 for one of the calls that were joined, 0 for the others.
+        rows_sequence: number of the last row update that the outputs have; 0: none.
     """
 
     outputs: Outputs | None
@@ -42,6 +45,7 @@ class Outcome:
     begun_ns: int
     ended_ns: int
     executions: int = 1
+    rows_sequence: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +144,21 @@ class Batcher:
         self._running = 0
         self._running_ns = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        # Of the first call; to ask for it takes a call to the system each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._row_bytes = signature.output_row_bytes
+
+    def use(self, signature: Signature) -> None:
+        """Answer the executions that begin from now on by another state of the same signature; on any thread.
+
+        An execution reads the signature once, so its calls have one state.
+        """
+        self._signature = signature
+
+    @property
+    def waiting_ns(self) -> float:
+        """Work that waits or runs on threads, by its estimated time."""
+        return self._queued_ns + self._running_ns
 
     @property
     def waiting(self) -> int:
@@ -157,8 +176,10 @@ class Batcher:
         estimate_ns = self.cost.at_least_ns(work)
         waits = self._queue or self._running
         if waits and self._queued_ns + self._running_ns + estimate_ns > self._max_queue_ns:
-            raise _overloaded(len(self._queue))
-        loop = asyncio.get_running_loop()
+            raise overloaded(len(self._queue))
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         if call.timeout_s is not None:
             left_s = call.timeout_s - (time.perf_counter_ns() - call.started_ns) / 1e9
             if left_s <= 0:
@@ -214,7 +235,11 @@ class Batcher:
         total = rows = 0
         for call, work in group:
             more = self._rows(call)
-            if calls and (rows + more > self._max_rows or not self._may_grow(total, total + work)):
+            if calls and (
+                rows + more > self._max_rows
+                or not self._may_grow(total, total + work)
+                or (rows + more) * self._row_bytes > _MOST_JOINED_BYTES
+            ):
                 self._run(calls, total)
                 calls, total, rows = [], 0, 0
             calls.append(call)
@@ -264,12 +289,13 @@ class Batcher:
     def _execute(self, calls: Sequence[Call]) -> list[Outcome]:
         """Return the outcomes of calls; on any thread."""
         begun = time.perf_counter_ns()
-        found = answer_joined(self._signature, [call.inputs for call in calls], calls[0].parameters)
+        signature = self._signature
+        found = answer_joined(signature, [call.inputs for call in calls], calls[0].parameters)
         ended = time.perf_counter_ns()
         return [
             Outcome(None, _of_request(each), begun, ended, int(place == 0))
             if isinstance(each, Exception)
-            else Outcome(each, None, begun, ended, int(place == 0))
+            else Outcome(each, None, begun, ended, int(place == 0), signature.rows_sequence)
             for place, each in enumerate(found)
         ]
 
@@ -357,7 +383,8 @@ def _ended() -> RefusedError:
     return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the server is stopping")
 
 
-def _overloaded(waiting: int) -> RefusedError:
+def overloaded(waiting: int) -> RefusedError:
+    """Return the refusal of a call of a model of which so many wait."""
     return RefusedError(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "overloaded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
@@ -39,6 +40,23 @@ class Listeners:
         self.http.close()
         if self.grpc is not None:
             self.grpc.close()
+
+    def listen(self) -> None:
+        """Accept connections, where `stop_listening` was called; else change nothing."""
+        for each in (self.http, self.grpc):
+            if each is not None:
+                each.listen(_BACKLOG)
+
+    def stop_listening(self) -> None:
+        """Reset connections that wait to be accepted, and leave new ones to other workers, until `listen`."""
+        for each in (self.http, self.grpc):
+            if each is None:
+                continue
+            address = each.getsockname()
+            with contextlib.suppress(OSError):  # it does not listen
+                each.shutdown(socket.SHUT_RD)
+            with contextlib.suppress(OSError):  # it kept its port, as one that was named at first does
+                each.bind(address)
 
     def descriptors(self) -> tuple[int, int | None]:
         """Return the descriptors of the sockets."""

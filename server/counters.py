@@ -92,6 +92,22 @@ class Counters:
                     found.setdefault(name, []).append(counters)
         return found
 
+    def records_of_workers(self, kind: str) -> list[tuple[int, Group, memoryview[int]]]:
+        """Return the records of all groups whose first part is ``kind``, of the workers that run.
+
+        Returns:
+            Position of the worker, the other parts of the group, and the counters, to be read alone.
+        """
+        with self._lock:
+            return [
+                (worker, tuple(group.split(_SEPARATOR)[1:]), counters)
+                for worker, file in enumerate(self._files)
+                if file.slots[0]
+                for group in file.groups()
+                if group.partition(_SEPARATOR)[0] == kind
+                for counters in file.group(group).values()
+            ]
+
     def gauge(self, name: str) -> memoryview[int]:
         """Return the gauge of this worker, int64 [1]; 0 at its start."""
         return self.record(_GAUGES, name, 1)
@@ -128,6 +144,11 @@ class _CounterFile:
         """Return the records of a group by name."""
         self._find_new()
         return self._groups.get(group, {})
+
+    def groups(self) -> list[str]:
+        """Return the names of all groups."""
+        self._find_new()
+        return list(self._groups)
 
     def record(self, group: str, name: str, slots: int) -> memoryview[int]:
         """Return a record; append it if it is new."""

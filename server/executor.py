@@ -25,17 +25,23 @@ _LONG_WORK_OF_UNKNOWN_COST = 256
 _WEIGHT = 0.1
 _WEIGHT_OF_FASTER = 0.5
 _MOST_GROWTH = 4
+_KEPT_OBSERVATIONS = 4096
+_BELIEVED_OBSERVATIONS = 3
 
 
 class CostEstimate:
     """Time of a model for an amount of work, estimated from its executions.
 
     Executions are told apart by the power of two of their work, as time is no multiple of it: a batch costs
-    less for each row than a single row.
+    less for each row than a single row. Sizes that are not executed any more are forgotten: what once seemed
+    too long for the event loop, as its processor was taken away, is tried again.
     """
 
     def __init__(self) -> None:
         self._ns: dict[int, float] = {}
+        self._observations = 0
+        self._counts: dict[int, int] = {}
+        self._last_observation: dict[int, int] = {}
 
     def estimate_ns(self, work: int) -> float | None:
         """Return the time of an execution, at most; None where none was observed."""
@@ -43,15 +49,25 @@ class CostEstimate:
         known = self._ns.get(size)
         if known is not None or not self._ns:
             return known
+        return self._extrapolated_ns(size)
+
+    def _extrapolated_ns(self, size: int) -> float:
         below = max((each for each in self._ns if each < size), default=None)
         if below is not None:
             return self._ns[below] * float(1 << min(size - below, 64))
         return self._ns[min(self._ns)]
 
     def at_least_ns(self, work: int) -> float:
-        """Return the time of an execution, at least; 0 where nothing like it was observed."""
+        """Return the time of an execution, at least; 0 where nothing like it was observed often enough.
+
+        Calls are refused by it, and the first executions of a model say little about the next ones.
+        """
         size = work.bit_length()
-        return max((ns for each, ns in self._ns.items() if each <= size), default=0.0)
+        counts = self._counts
+        return max(
+            (ns for each, ns in self._ns.items() if each <= size and counts[each] >= _BELIEVED_OBSERVATIONS),
+            default=0.0,
+        )
 
     def is_short(self, work: int) -> bool:
         """Return whether an execution may run on the event loop. Of unknown cost, none may."""
@@ -67,12 +83,27 @@ class CostEstimate:
         """Update the estimate: this much work took ``ns``."""
         size = max(work, 1).bit_length()
         known = self._ns.get(size)
+        if known is None and min(self._ns, default=size) < size:
+            known = self._extrapolated_ns(size)
+            known = known if ns > known else None
         if known is None:
             self._ns[size] = ns
         else:
             # One that lost its processor, or was the first, says little about the next ones.
             weight = _WEIGHT if ns > known else _WEIGHT_OF_FASTER
             self._ns[size] = known + weight * (min(ns, known * _MOST_GROWTH) - known)
+        self._observations += 1
+        self._counts[size] = self._counts.get(size, 0) + 1
+        self._last_observation[size] = self._observations
+        if self._observations % _KEPT_OBSERVATIONS == 0:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget sizes that were not observed among the last `_KEPT_OBSERVATIONS`."""
+        oldest = self._observations - _KEPT_OBSERVATIONS
+        for size, last in list(self._last_observation.items()):
+            if last <= oldest:
+                del self._ns[size], self._counts[size], self._last_observation[size]
 
 
 class Executor:

@@ -6,31 +6,41 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from http import HTTPStatus
 
+from graphbox.errors import GraphboxError
+from graphbox.server.access import ROUTES, Access, access_of_request
 from graphbox.server.asgi import ASGIApp, Scope
+from graphbox.server.audit import audited_request, message_of_body, result_of_status
 from graphbox.server.auth import refuse_foreign_origin
 from graphbox.server.defects import answer_defect
 from graphbox.server.http.asgi_runner import AsgiRunner, scope_of
-from graphbox.server.http.exchange import Exchange
+from graphbox.server.http.exchange import AnswerBody, Exchange, Headers
 from graphbox.server.kserve.rest import KServe
+from graphbox.server.logs import AccessEntry, access_logger, log_access
 from graphbox.server.page import TOKEN_PATH, page_redirect, refused_page
 from graphbox.server.problem import RefusedError, refusal_response, too_large
 from graphbox.server.services import Services
 
 __all__ = ["Gateway"]
 
-access_logger = logging.getLogger("graphbox.server.access")
+logger = logging.getLogger("graphbox.server")
 
-# Health checks come from probes that have neither the name nor the token; they reveal nothing.
-_OPEN_PATHS = frozenset(
-    {b"/healthz", b"/healthz/live", b"/healthz/ready", b"/v2/health/live", b"/v2/health/ready"}
-)
 _TOKEN_PATH = TOKEN_PATH.encode()
+# Health checks come from probes that have neither the name nor the token; they reveal nothing.
+_OPEN_PATHS = frozenset(route.template.encode() for route in ROUTES if route.access.scope is None) - {
+    _TOKEN_PATH
+}
+_NOTHING: tuple[Access, dict[str, str]] = (Access(None), {})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAX_LENGTH_DIGITS = 20
 
 
 class Gateway:
-    """Refuses foreign hosts and origins, too large bodies, and requests without the token; counts answers.
+    """Admits requests, notes those that change something in the audit log, counts and logs all of them.
+
+    Refused are foreign hosts and origins, too large bodies, requests whose token lacks the scope of their
+    route, and clients that send too much.
 
     Paths under ``/v2`` go to `KServe`, the rest to the REST app.
 
@@ -45,6 +55,9 @@ class Gateway:
         self._kserve = kserve
         self._host_rule = services.host_rule
         self._token_rule = services.token_rule
+        self._limits = services.client_limits
+        self._restrictions = services.restrictions
+        self._tracing = services.tracing
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -57,12 +70,14 @@ class Gateway:
         await self._api.stop()
 
     def admit(self, exchange: Exchange) -> None:
-        """Reject a request from a foreign host or origin, with too large a body, or without the token.
+        """Reject a request: of a foreign host or origin, too large, without the scope, or one too many.
 
         Raises:
             RefusedError: the request is refused.
         """
         path, headers = exchange.path, exchange.headers
+        if self._restrictions is not None:
+            self._restrictions.check_request(exchange.method, path, headers)
         if path in _OPEN_PATHS:
             return
         self._host_rule.check(headers.get(b"host"))
@@ -73,7 +88,10 @@ class Gateway:
         ):
             raise too_large(self._max_body_bytes)
         if self._token_rule is not None and path != _TOKEN_PATH:
-            self._token_rule.check(headers)
+            exchange.access, _ = access_of_request(exchange.method, path)
+            exchange.principal = self._token_rule.check(headers, exchange.access.scope)
+        if self._limits is not None:
+            exchange.client_state = self._limits.take(exchange.principal, _address(exchange))
         if path.startswith(b"/v2/"):
             self._kserve.admit(exchange)
 
@@ -98,6 +116,13 @@ class Gateway:
 
     def answer(self, exchange: Exchange) -> None:
         """Hand an admitted request to the application its path belongs to."""
+        if exchange.client_state is not None and not self._begin_waiting(exchange):
+            return
+        if self._tracing is not None:
+            headers = exchange.headers
+            exchange.trace = self._tracing.begin(
+                headers.get(b"traceparent", b""), headers.get(b"tracestate", b""), exchange.started_ns
+            )
         path = exchange.path
         if path.startswith(b"/v2") and (len(path) == 3 or path[3:4] == b"/"):
             if not self._kserve.answer_now(exchange):
@@ -108,32 +133,99 @@ class Gateway:
     def answered(self, exchange: Exchange) -> None:
         """Count a request."""
         seconds = (time.perf_counter_ns() - exchange.started_ns) / 1e9
-        status = exchange.status
         route = exchange.route if exchange.scope is None else _route_of(exchange.scope)
-        self.services.telemetry.request(exchange.method, route, status, seconds)
+        self.services.telemetry.request(exchange.method, route, exchange.status, seconds)
+        if exchange.waiting_state is not None and self._limits is not None:
+            self._limits.end(exchange.waiting_state)
+            exchange.waiting_state = None
+        if exchange.trace is not None:
+            self._end_trace(exchange, route)
         if access_logger.isEnabledFor(logging.INFO):
-            access_logger.info(
-                "%s %s %d %.1f ms %s",
-                exchange.method,
-                # Still percent-encoded, so that a path cannot forge lines of the log.
-                exchange.path.decode("latin-1"),
-                status,
-                seconds * 1e3,
-                exchange.request_id.decode(),
-            )
+            _log_exchange(exchange, route, seconds)
+
+    def _begin_waiting(self, exchange: Exchange) -> bool:
+        """Count a request among those of its client that wait; return whether it was not refused."""
+        if self._limits is None or exchange.client_state is None:
+            return True
+        try:
+            self._limits.begin(exchange.client_state)
+        except RefusedError as refusal:
+            self.refuse(exchange, refusal)
+            return False
+        exchange.waiting_state = exchange.client_state
+        return True
+
+    def _end_trace(self, exchange: Exchange, route: str) -> None:
+        trace, exchange.trace = exchange.trace, None
+        if self._tracing is None or trace is None:
+            return
+        attributes: dict[str, str | int] = {
+            "http.request.method": exchange.method,
+            "http.route": route,
+            "http.response.status_code": exchange.status,
+            "url.path": exchange.path.decode("latin-1"),
+            "url.scheme": exchange.scheme,
+            "client.address": _address(exchange),
+            "graphbox.request_id": exchange.request_id.decode(),
+        }
+        failed = exchange.status >= 500 or not exchange.status
+        self._tracing.end(
+            trace, f"{exchange.method} {route}", attributes, f"status {exchange.status}" if failed else None
+        )
 
     async def _answer_api(self, exchange: Exchange) -> None:
         scope = scope_of(exchange)
         scope["graphbox.request_id"] = exchange.request_id.decode()
         scope["graphbox.headers"] = exchange.headers
+        scope["graphbox.principal"] = exchange.principal
         exchange.scope = scope
         await self._api.answer(exchange, scope)
 
     def _run(self, exchange: Exchange, answering: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._finish(exchange, answering))
+        access, values = _NOTHING
+        if exchange.method not in _SAFE_METHODS:
+            access, values = access_of_request(exchange.method, exchange.path)
+        finishing = self._finish(exchange, answering)
+        if access.action is not None:
+            finishing = self._record(exchange, finishing, access.action, values)
+        task = asyncio.get_running_loop().create_task(finishing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        exchange.on_left = lambda: _cancel(task)
+        if access.action is None:  # what changes something ends, and is noted, whoever waits for it
+            exchange.on_left = lambda: _cancel(task)
+
+    async def _record(
+        self,
+        exchange: Exchange,
+        finishing: Coroutine[None, None, None],
+        action: str,
+        values: dict[str, str],
+    ) -> None:
+        """Answer a request that changes something; note it before it begins, and again before its answer."""
+        audit, executor = self.services.audit, self.services.executor
+        request = audited_request(exchange, action, values)
+        try:
+            number = await executor.run(lambda: audit.begin(request))
+        except (GraphboxError, RefusedError) as error:
+            finishing.close()
+            self.refuse(exchange, error if isinstance(error, RefusedError) else _not_noted(error))
+            return
+        held: list[tuple[int, Headers, AnswerBody]] = []
+        exchange.on_answer = lambda *answer: held.append(answer)
+        try:
+            await finishing
+        finally:
+            exchange.on_answer = None
+        if not held:  # it was streamed, or failed amid its answer
+            return
+        status, headers, body = held[0]
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        result, message = result_of_status(status), message_of_body(status, whole)
+        try:
+            await executor.run(lambda: audit.end(number, request, result, message))
+        except (GraphboxError, RefusedError) as error:  # its entry says that it was begun
+            logger.error("the result of request %s is not in the audit log: %s", request.request_id, error)
+        exchange.respond(status, headers, body)
 
     async def _finish(self, exchange: Exchange, answering: Coroutine[None, None, None]) -> None:
         """Await an answer; turn a defect into a 500 with a request id."""
@@ -151,6 +243,39 @@ class Gateway:
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
+
+
+def _not_noted(error: GraphboxError) -> RefusedError:
+    return RefusedError(
+        HTTPStatus(error.http_status),
+        "audit_log",
+        "the audit log of the workspace cannot be written, and nothing was changed",
+        hint="try again; the server's log has the reason",
+        headers={"retry-after": "1"},
+    )
+
+
+def _address(exchange: Exchange) -> str:
+    return exchange.client[0] if exchange.client else ""
+
+
+def _log_exchange(exchange: Exchange, route: str, seconds: float) -> None:
+    lease, scope = exchange.lease, exchange.scope
+    values = {} if scope is None else scope.get("path_params", {})
+    log_access(
+        AccessEntry(
+            exchange.method,
+            exchange.path.decode("latin-1"),
+            route,
+            exchange.status,
+            seconds,
+            exchange.request_id.decode(),
+            exchange.principal.name if exchange.principal is not None else _address(exchange),
+            lease.name if lease is not None else values.get("name"),
+            lease.version if lease is not None else None,
+            exchange.sent_bytes,
+        )
+    )
 
 
 def _route_of(scope: Scope) -> str:

@@ -6,6 +6,7 @@ import html
 import mimetypes
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -19,7 +20,7 @@ from graphbox.server.asgi import Scope
 from graphbox.server.auth import CHALLENGE
 from graphbox.server.problem import RefusedError
 
-__all__ = ["TOKEN_PATH", "PageFiles", "page_redirect", "refused_page", "router", "token_page"]
+__all__ = ["TOKEN_PATH", "PageFiles", "TokenMistake", "page_redirect", "refused_page", "router", "token_page"]
 
 TOKEN_PATH = "/token"  # noqa: S105 - a path
 """Path that the form sends the token to."""
@@ -47,6 +48,13 @@ _PAGE_PATH = re.compile(r"/(?:(?:explore|graphs|targets)|(?:runs|models)(?:/[^/]
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
+
+
+class TokenMistake(StrEnum):
+    """Why a token that was entered does not open the page."""
+
+    WRONG = "wrong"
+    NO_SCOPE = "no_scope"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +205,21 @@ def refused_page(refusal: RefusedError) -> Response:
     return answer
 
 
-def token_page(*, is_wrong: bool = False) -> Response:
-    """Return the form that asks for the token, in English and Chinese; ``is_wrong`` after a wrong token."""
-    answer = _html(HTTPStatus.UNAUTHORIZED, "token", _FORM.format(error=_WRONG if is_wrong else ""))
+def token_page(mistake: TokenMistake | None = None) -> Response:
+    """Return the form that asks for the token, in English and Chinese, and says what was wrong before."""
+    answer = _html(
+        HTTPStatus.UNAUTHORIZED, "token", _FORM.format(error=_MISTAKES[mistake] if mistake else "")
+    )
     answer.headers["www-authenticate"] = CHALLENGE
     return answer
 
 
-_WRONG = (
-    '<p role="alert">This is not the token of this server. Check it and try again.<br>'
-    '<span lang="zh-CN">令牌不正确。请检查后重试。</span></p>'
-)
+_MISTAKES = {
+    TokenMistake.WRONG: '<p role="alert">This is not the token of this server. Check it and try again.<br>'
+    '<span lang="zh-CN">令牌不正确。请检查后重试。</span></p>',
+    TokenMistake.NO_SCOPE: '<p role="alert">This token does not open the page: it lacks the scope '
+    '<code>read</code>.<br><span lang="zh-CN">此令牌缺少 <code>read</code> 权限。</span></p>',
+}
 # The path is relative: the page may be below a prefix.
 _FORM = f"""<h1>graphbox</h1>
 <p>This page needs the token of its server (<code>--token</code> or <code>GRAPHBOX_TOKEN</code>).<br>

@@ -28,6 +28,7 @@ from graphbox.server.http.listener import Listener
 from graphbox.server.readiness import Readiness
 from graphbox.server.serving_state import ServingState
 from graphbox.server.settings import Settings
+from graphbox.server.shared_document import SharedDocument
 from graphbox.server.tls import Tls
 
 __all__ = ["serve_process"]
@@ -48,6 +49,7 @@ def serve_process(
     *,
     counters: Counters | None = None,
     state: ServingState | None = None,
+    document: SharedDocument | None = None,
 ) -> None:
     """Serve in this process until SIGTERM or Ctrl-C, then complete running requests and return.
 
@@ -58,6 +60,7 @@ def serve_process(
         on_preload: called once, in another thread, after every model was opened or failed to open.
         counters: of all workers of the server; None: this process alone serves.
         state: requests about models, of all workers; None: see `Repository`.
+        document: settings and regions of all workers; None: this process alone serves.
 
     Raises:
         UsageError: wrong settings.
@@ -72,7 +75,7 @@ def serve_process(
         release_free_pages()
         on_preload(readiness)
 
-    app = create_app(settings, preloaded, counters=counters, state=state)
+    app = create_app(settings, preloaded, counters=counters, state=state, document=document)
     server = _Server(app, settings, on_start)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -129,6 +132,7 @@ class _Server:
         )
         await self._gateway.start()
         with self._signals():
+            listeners.listen()
             accepting = [self._listen_http(listeners.http)]
             if listeners.grpc is not None:
                 from graphbox.server.grpc.listener import listen_grpc
@@ -180,7 +184,9 @@ class _Server:
         self._stopping.set()
 
     def _reload(self) -> None:
-        """Read the certificate and the models again."""
+        """Read the certificate, the tokens and the models again."""
+        if self._gateway.services.token_rule is not None:
+            self._gateway.services.token_rule.tokens.reload()
         if self._tls is not None:
             try:
                 self._tls.reload()

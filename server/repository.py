@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from graphbox.errors import (
 from graphbox.server.counters import Counters
 from graphbox.server.readiness import Readiness
 from graphbox.server.serving_state import ServingState
+from graphbox.server.settings import MAX_UPDATED_BYTES
 from graphbox.server.slot import ServedModel, Slot, State
 from graphbox.server.sources import Source, VersionFolder, WatchedSource, WorkspaceModels, open_folder
+from graphbox.server.traffic import Route, routes_of
 from graphbox.workspace import Workspace
+from graphbox.workspace.traffic import ShadowSums
 
 __all__ = ["Known", "Repository"]
 
@@ -80,9 +84,12 @@ class Repository:
         counters: of the server; None: this process alone serves.
         state: requests about models; None: those noted in the workspace, else of this process alone.
         nearest: whether nearest nodes are found by an index.
+        requires_model: whether it is ready only once there is a model.
+        max_updated_bytes: most bytes of changed rows of a model version.
 
     Attributes:
         counters: counters of the server.
+        routes: by model name, where requests go besides the active version; replaced, never changed.
 
     Raises:
         NotFoundError: a folder does not exist.
@@ -99,6 +106,8 @@ class Repository:
         counters: Counters | None = None,
         state: ServingState | None = None,
         nearest: NearestMode = "exact",
+        requires_model: bool = False,
+        max_updated_bytes: int = MAX_UPDATED_BYTES,
     ) -> None:
         self.counters = counters or Counters.of_one_process()
         self._state = state or ServingState(workspace.serving_records() if workspace is not None else None)
@@ -108,6 +117,8 @@ class Repository:
         self._target = target
         self._threads = threads
         self._nearest = nearest
+        self._requires_model = requires_model
+        self._max_updated_bytes = max_updated_bytes
         self._lock = threading.RLock()
         self._owners: dict[str, WatchedSource] = {}
         self._slots: dict[str, dict[int, Slot]] = {}
@@ -118,12 +129,16 @@ class Repository:
         self._shadowed: set[tuple[str, str]] = set()
         self._idle_versions: OrderedDict[tuple[str, int], Slot] = OrderedDict()
         self._preloaded = False
+        self.routes: Mapping[str, Route] = {}
+        self._routed_traffic: object = None
+        self._kept: frozenset[tuple[str, int]] = frozenset()
         for name, first, second in self._assign_owners():
             raise UsageError(
                 f"the model `{name}` is in {first} and in {second}",
                 hint="rename one of them, or serve only one of the two",
             )
         self._apply_listings()
+        self.apply_traffic()
 
     # Queries
 
@@ -172,7 +187,7 @@ class Repository:
                 for name, version in sorted(self._current.items())
                 if not self._state.is_unloaded(name)
             ]
-            preloaded = self._preloaded
+            preloaded, has_models = self._preloaded, bool(self._current)
         available: list[str] = []
         loading: list[str] = []
         failed: dict[str, str] = {}
@@ -182,7 +197,10 @@ class Repository:
                 failed[slot.name] = f"version {slot.version}: {reason}"
             else:
                 (available if state == "READY" else loading).append(slot.name)
-        return Readiness(preloaded and not failed, available, loading, failed)
+        is_ready = preloaded and not failed
+        if self._requires_model and not available:
+            is_ready = is_ready and has_models and not current  # all of them were unloaded
+        return Readiness(is_ready, available, loading, failed)
 
     def versions(self, name: str) -> list[int]:
         """Return the versions of a model, ascending.
@@ -262,7 +280,7 @@ class Repository:
         slot.leave()
         key = slot.name, slot.version
         with self._lock:
-            if self._current.get(slot.name) == slot.version:
+            if self._current.get(slot.name) == slot.version or key in self._kept:
                 return
             self._idle_versions[key] = slot
             self._idle_versions.move_to_end(key)
@@ -335,6 +353,66 @@ class Repository:
                 slot.retry()
                 self._follow_model(name)
 
+    def follow_row_updates(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Apply the active row update of each open version, as `poll_requests` found it; raises nothing."""
+        with self._lock:
+            slots = self._all_slots()
+        for slot in slots:
+            if stop():
+                return
+            try:
+                slot.follow_rows()
+            except Exception:  # the other models must still be followed
+                logger.exception("model %s version %d: rows cannot be updated", slot.name, slot.version)
+
+    def apply_traffic(self) -> frozenset[str]:
+        """Route requests to canaries and shadows as `poll_requests` found them; never opens one.
+
+        Returns:
+            Names of the models whose canary or shadow changed, for `follow_traffic`.
+        """
+        traffic, before = self._state.traffic, self.routes
+        if traffic is self._routed_traffic:
+            return frozenset()
+        routes = routes_of(traffic, before, self.counters)
+        with self._lock:
+            self._routed_traffic, self.routes = traffic, routes
+            self._kept = frozenset(
+                (name, version) for name, route in routes.items() for _, version in route.versions
+            )
+        return frozenset(name for name in routes.keys() | before if routes.get(name) is not before.get(name))
+
+    def follow_traffic(self, names: Iterable[str], stop: Callable[[], bool] = lambda: False) -> None:
+        """Open canaries and shadows, and close versions that were one and get no requests any more.
+
+        A version that cannot be opened is logged.
+
+        Raises:
+            GraphboxError: a source cannot be read.
+        """
+        self._discover()
+        for name in names:
+            if stop():
+                return
+            self._follow_route(name, retry=True)
+            with self._lock:
+                used = {self._current.get(name), self._active.get(name)}
+                slots = [
+                    slot
+                    for version, slot in self._slots.get(name, {}).items()
+                    if version not in used and (name, version) not in self._kept
+                ]
+            for slot in slots:
+                slot.close()
+
+    def add_shadow_sums(self, name: str, change: int, sums: ShadowSums) -> None:
+        """Add to the sums of a shadow that all servers share, unless it has ended.
+
+        Raises:
+            GraphboxError: the database cannot be written; nothing changes.
+        """
+        self._state.add_shadow_sums(name, change, sums)
+
     def _close_unloaded(self, names: Iterable[str]) -> None:
         with self._lock:
             slots = [slot for name in names for slot in self._slots.get(name, {}).values()]
@@ -383,6 +461,7 @@ class Repository:
             if stop():
                 return
             self._follow_model(name)
+            self._follow_route(name)
 
     def _follow_model(self, name: str) -> None:
         with self._lock:
@@ -404,6 +483,23 @@ class Repository:
             return
         self._switch_to(slot)
 
+    def _follow_route(self, name: str, *, retry: bool = False) -> None:
+        """Open the canary and the shadow of a model; one that fails is retried where ``retry`` is set."""
+        route = self.routes.get(name)
+        for role, version in [] if route is None else route.versions:
+            with self._lock:
+                slot = self._slots.get(name, {}).get(version)
+            if slot is None or self._state.is_unloaded(name):
+                continue
+            if retry:
+                slot.retry()
+            if slot.state()[0] != "LOADING":
+                continue
+            try:
+                slot.open()
+            except GraphboxError:
+                logger.warning("model %s: the %s, version %d, gets no requests", name, role, version)
+
     def _log_survivor(self, name: str, failed: Slot) -> None:
         """Log which version keeps answering; the slot has logged why it could not be opened."""
         current = self.find(name)
@@ -423,6 +519,8 @@ class Repository:
                 before = versions.get(self._current[name])
                 replaced = None if before is slot else before
                 self._make_current(name, slot.version)
+            if replaced is not None and (name, replaced.version) in self._kept:
+                replaced = None
         if replaced is slot:
             logger.info("model %s version %d was superseded while it was opened", name, slot.version)
         elif replaced is not None:
@@ -481,9 +579,7 @@ class Repository:
             for (name, number), version in listed.items():
                 versions = self._slots.setdefault(name, {})
                 if number not in versions:
-                    versions[number] = Slot(
-                        version, self._target, self._threads, self.counters, self._nearest
-                    )
+                    versions[number] = self._slot_of(version, self._owners[name].is_workspace)
             self._manifests = {version.path: version.manifest for version in listed.values()}
             for name, versions in self._slots.items():
                 self._active[name] = owned[name].active.get(name, max(versions))
@@ -492,12 +588,26 @@ class Repository:
         for slot in gone:
             slot.close()
 
+    def _slot_of(self, version: VersionFolder, in_workspace: bool) -> Slot:
+        """Return the slot of a new version; of a folder the newest row update is active."""
+        noted = partial(self._state.row_sequence, version.name, version.version)
+        return Slot(
+            version,
+            self._target,
+            self._threads,
+            self.counters,
+            self._nearest,
+            wanted_rows=noted if in_workspace else None,
+            max_updated_bytes=self._max_updated_bytes,
+        )
+
     def _drop_unlisted(self, listed: Mapping[tuple[str, int], VersionFolder]) -> list[Slot]:
         """Remove and return the slots whose version is gone, has moved or was rewritten."""
         gone: list[Slot] = []
         for slot in self._all_slots():
             found = listed.get((slot.name, slot.version))
-            if found is None or (found.path, found.stamp) != (slot.path, slot.stamp):
+            # One that is listed and whose files are away for now stays open.
+            if found is None or found.path != slot.path or found.stamp not in {slot.stamp, None}:
                 gone.append(self._slots[slot.name].pop(slot.version))
                 self._idle_versions.pop((slot.name, slot.version), None)
         for name in self._slots.keys() - {name for name, _ in listed}:

@@ -8,9 +8,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from graphbox.workspace import Operation
+from graphbox.workspace.traffic import DEFAULT_TOLERANCE
 
 __all__ = [
+    "AuditEntry",
     "BenchPoint",
+    "CanaryRequest",
+    "CanaryState",
     "DeploymentTarget",
     "EdgeTypeCount",
     "EncodeInputs",
@@ -50,8 +54,12 @@ __all__ = [
     "RunReport",
     "RunState",
     "RunSummary",
+    "ShadowOutputState",
+    "ShadowRequest",
+    "ShadowState",
     "StageState",
     "StageSummary",
+    "Traffic",
     "TrueLink",
     "UnseenExample",
     "UnseenFeature",
@@ -69,6 +77,11 @@ class Answer(BaseModel):
     """Base of every answer: fields are fixed, and all of them are always present."""
 
     model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+_ROWS_SEQUENCE: Any = Field(
+    default=None, description="number of the last row update that the answer has; null: none"
+)
 
 
 class Problem(Answer):
@@ -110,11 +123,29 @@ class Overview(Answer):
     models: int
     running: int = Field(description="runs in state `running`")
     can_promote: bool = Field(
-        description="versions can be promoted by a request: the server has a workspace and a token"
+        description="this client can promote versions: the server has a workspace, the token the scope manage"
     )
     follows: bool = Field(
         description="the server switches to versions that become active; false: only at SIGHUP"
     )
+
+
+class AuditEntry(Answer):
+    """A request that changed something, or tried to."""
+
+    id: int = Field(description="later entries have higher numbers")
+    time: datetime
+    client: str = Field(description="name of the token")
+    address: str = Field(description="of the client")
+    action: str
+    model: str | None
+    version: int | None
+    detail: dict[str, Any] = Field(description="further values of the request")
+    request_id: str
+    result: Literal["begun", "ok", "refused", "failed"] = Field(
+        description="`begun`: the server ended before it noted the result"
+    )
+    message: str | None = Field(description="why it was refused or failed")
 
 
 class NodeTypeCount(Answer):
@@ -314,11 +345,60 @@ class ModelVersion(Answer):
     running: Running | None = Field(description="the program that runs it; null where it is not open")
 
 
+class CanaryState(Answer):
+    """The version that answers a share of the requests that name no version."""
+
+    version: int
+    percent: float = Field(description="share of the requests")
+    available: bool = Field(description="it is open; else the active version gets its requests")
+    unavailable_requests: int = Field(
+        description="requests of its share that the active version answered since the server started"
+    )
+
+
+class ShadowOutputState(Answer):
+    """Differences of one output of the shadow; null where nothing was compared."""
+
+    name: str = Field(description="of the output, after the signature's where that is not the whole model")
+    rows: int = Field(description="rows compared")
+    different_share: float | None = Field(description="share of the rows that differ beyond the tolerance")
+    mean_difference: float | None = Field(description="mean absolute difference of numbers")
+    largest_difference: float | None = Field(description="largest absolute difference of numbers")
+    overlap: float | None = Field(
+        description="share of the ids in the lists of the active version that the shadow lists, too"
+    )
+
+
+class ShadowState(Answer):
+    """The version on which answered requests are repeated, and how its outputs differ, over all servers."""
+
+    version: int
+    percent: float = Field(description="share of the requests that are repeated")
+    tolerance: float = Field(description="largest absolute difference of equal numbers")
+    available: bool = Field(description="it is open; else its requests are dropped")
+    calls: int = Field(description="requests compared")
+    failed: int = Field(description="requests that it could not answer")
+    dropped: int = Field(description="requests not repeated, as the server was busy or it was not open")
+    active_ms: float | None = Field(description="mean execution time of compared requests, active version")
+    shadow_ms: float | None = Field(description="mean execution time of compared requests, shadow")
+    error: str | None = Field(description="why it could not answer the last of the failed requests")
+    outputs: list[ShadowOutputState]
+
+
+class Traffic(Answer):
+    """Versions of a model that get a share of its requests besides the active one."""
+
+    canary: CanaryState | None = Field(description="null: there is none")
+    shadow: ShadowState | None = Field(description="null: there is none")
+
+
 class ModelSummary(Answer):
     """A model with its versions, newest first."""
 
     name: str
     versions: list[ModelVersion]
+    canary: CanaryState | None = Field(default=None, description="null: there is none")
+    shadow: ShadowState | None = Field(default=None, description="null: there is none")
 
 
 class Promotion(BaseModel):
@@ -327,6 +407,27 @@ class Promotion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     version: int = Field(ge=1, description="version of the model")
+
+
+class CanaryRequest(BaseModel):
+    """The version to answer a share of the requests."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=1, description="version of the model, not the active one")
+    percent: float = Field(ge=0, le=100, description="share of the requests; 0 ends the canary")
+
+
+class ShadowRequest(BaseModel):
+    """The version to repeat answered requests on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=1, description="version of the model, not the active one")
+    percent: float = Field(default=100, ge=0, le=100, description="share of the requests; 0 ends the shadow")
+    tolerance: float = Field(
+        default=DEFAULT_TOLERANCE, ge=0, description="largest absolute difference of equal numbers"
+    )
 
 
 class NodeId(Answer):
@@ -361,6 +462,7 @@ class NeighborAnswer(Answer):
 
     model: str
     version: int
+    rows_sequence: int | None = _ROWS_SEQUENCE
     query: NodeId
     query_types: list[str] = Field(description="all node types that have this id")
     neighbors: list[Neighbor]
@@ -389,6 +491,7 @@ class NeighborAnswers(Answer):
 
     model: str
     version: int
+    rows_sequence: int | None = _ROWS_SEQUENCE
     queries: list[RankedNodes]
 
 
@@ -483,6 +586,7 @@ class EncodedNodes(Answer):
 
     model: str
     version: int
+    rows_sequence: int | None = _ROWS_SEQUENCE
     nodes: list[EncodedNode]
 
 
@@ -500,6 +604,7 @@ class Predictions(Answer):
 
     model: str
     version: int
+    rows_sequence: int | None = _ROWS_SEQUENCE
     predictions: list[Prediction]
 
 
@@ -529,6 +634,7 @@ class LikelyAnswers(Answer):
 
     model: str
     version: int
+    rows_sequence: int | None = _ROWS_SEQUENCE
     relation: str
     query: NodeId
     asked: Literal["head", "tail"] = Field(description="the end that the answers are")

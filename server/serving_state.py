@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 
 from graphbox.workspace.serving import ServedModelRecord, ServedModels, ServingRecords
+from graphbox.workspace.traffic import ModelTraffic, ShadowSums
 
 __all__ = ["ServingState"]
 
@@ -21,11 +22,17 @@ class ServingState:
     Args:
         records: shared with the other workers; None: this process alone serves, and keeps them itself.
 
+    Attributes:
+        traffic: canaries and shadows by model name, as last read; replaced, never changed.
+        row_sequences: active row update by name and version of a model, as last read.
+
     Raises:
         GraphboxError: the records cannot be read.
     """
 
     def __init__(self, records: ServingRecords | None = None) -> None:
+        self.traffic: Mapping[str, ModelTraffic] = {}
+        self.row_sequences: Mapping[tuple[str, int], int] = {}
         self._records = records
         self._lock = threading.Lock()
         self._known: Mapping[str, ServedModelRecord] = {}
@@ -52,6 +59,19 @@ class ServingState:
             record = ServedModelRecord(unloaded, self._change + 1)
         with self._lock:
             self._know({**self._known, name: record})
+
+    def row_sequence(self, name: str, version: int) -> int:
+        """Return the number of the active row update of a model version; 0: none is."""
+        return self.row_sequences.get((name, version), 0)
+
+    def add_shadow_sums(self, name: str, change: int, sums: ShadowSums) -> None:
+        """Add to the sums of a shadow, unless it has ended.
+
+        Raises:
+            GraphboxError: the database cannot be written; nothing changes.
+        """
+        if self._records is not None:
+            self._records.add_shadow_sums(name, change, sums)
 
     def poll(self) -> frozenset[str]:
         """Read what other processes have written; return the names of the models they wrote about.
@@ -83,6 +103,9 @@ class ServingState:
             records = {**written.records, **newer}
             names = records.keys() | self._known.keys()
             changed = frozenset(name for name in names if records.get(name) != self._known.get(name))
+            if written.traffic != self.traffic:
+                self.traffic = written.traffic
+            self.row_sequences = written.row_sequences
             self._change = written.change
             self._know(records)
         return changed

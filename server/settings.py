@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,10 @@ __all__ = ["DEFAULT_PORT", "RequestLimits", "Settings", "is_loopback"]
 
 DEFAULT_PORT = 8710
 SHORTEST_TOKEN = 16
+MAX_UPDATED_BYTES = 256 * 1024 * 1024
 HIGHEST_PORT = 65535
+MOST_WORKERS_OF_A_PROCESSOR = 8
+_SHARED_MEMORY_PREFIX = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +56,37 @@ class Settings:
         workers: processes that answer requests; more than one have a parent that starts them again.
         tls_certificate: PEM file of the certificate; None: connections are not encrypted.
         tls_key: PEM file of its private key.
-        token: secret that every request except health checks must present, at least 16 characters.
+        token: secret that every request except health checks must present, at least 16 characters. It has
+            all scopes.
+        token_file: names, scopes and hashes of further tokens, see `graphbox.server.tokens`; read again when
+            it changes.
         allowed_hosts: names accepted in the ``Host`` header besides loopback names and ``host``.
         target: adapter to run models on, ``auto`` for the best one available.
         threads: threads of one model execution.
         nearest: whether nearest nodes are found by an index; see `graphbox.deploy.nearest.nodes.NearestMode`.
+        shared_memory: whether clients on this machine may send tensors in shared memory.
+        shared_memory_prefix: beginning of the keys of shared memory that they may register.
+        restrict: categories of requests that need a secret of their own, see `graphbox.server.restricted`.
         follow: whether the server switches to versions that become active; else only at SIGHUP.
+        create: whether a workspace that is not there is made; the server is not ready before it has a model.
+        otel: whether requests are traced, see `graphbox.server.tracing`; needs the extra ``otel``.
         max_body_bytes: largest request body, before and after decompression.
         max_buffered_bytes: most bytes of bodies whose requests are not answered, of all connections together.
         max_json_bytes: largest JSON part of a request; larger tensors travel as binary data.
         max_rows: most rows (original ids, batch entries) of one request.
         max_rows_by_model: the same for single models, by name.
         max_neighbors: largest ``k`` of a neighbour query.
+        max_updated_bytes: most bytes of rows that row updates have changed, of one model version; updates
+            beyond it are refused.
         max_batch_rows: most rows of requests that are joined into one execution.
         max_batch_wait_ms: longest time for which a request waits to be joined while another one runs.
         max_queue_ms: most work that waits for one model, by its estimated time; more is refused with 503.
         max_pending: most model executions waiting for a thread; more are refused with 503.
+        max_client_rate: requests per second of one client, which its token names, else its address; more are
+            refused with 429. None: any number.
+        max_client_burst: requests that a client may send at once after a pause; None: those of a second.
+        max_client_pending: most requests of one client that wait for an answer; more are refused with 429.
+            None: any number.
         max_connections: most open connections; more are refused with 503.
         header_timeout_s: time a client has to send the request line and the headers.
         body_timeout_s: time a client has to send the body.
@@ -84,21 +104,31 @@ class Settings:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
     allowed_hosts: tuple[str, ...] = ()
     target: str = "auto"
     threads: int = 1
     nearest: NearestMode = "auto"
+    shared_memory: bool = False
+    shared_memory_prefix: str = "graphbox_"
+    restrict: tuple[str, ...] = ()
     follow: bool = True
+    create: bool = False
+    otel: bool = False
     max_body_bytes: int = 64 * 1024 * 1024
     max_buffered_bytes: int = 1024 * 1024 * 1024
     max_json_bytes: int = 1024 * 1024
     max_rows: int = 65_536
     max_rows_by_model: Mapping[str, int] = field(default_factory=dict)
     max_neighbors: int = 1_000
+    max_updated_bytes: int = MAX_UPDATED_BYTES
     max_batch_rows: int = 256
     max_batch_wait_ms: float = 2.0
     max_queue_ms: float = 100.0
     max_pending: int = 256
+    max_client_rate: float | None = None
+    max_client_burst: int | None = None
+    max_client_pending: int | None = None
     max_connections: int = 1_024
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
@@ -127,6 +157,7 @@ class Settings:
             "max_json_bytes",
             "max_rows",
             "max_neighbors",
+            "max_updated_bytes",
             "max_batch_rows",
             "max_queue_ms",
             "max_pending",
@@ -134,11 +165,18 @@ class Settings:
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"expected at least 1, received {getattr(self, name)}", where=name)
+        self._check_workers()
+        self._check_client_limits()
         if self.nearest not in get_args(NearestMode):
             raise UsageError(
                 f"expected {', '.join(get_args(NearestMode))}, received {self.nearest!r:.64}",
                 where="nearest",
                 hint=did_you_mean(self.nearest, get_args(NearestMode)),
+            )
+        if not _SHARED_MEMORY_PREFIX.fullmatch(self.shared_memory_prefix):
+            raise UsageError(
+                f"expected 1 to 200 letters, digits, `_` or `-`, received {self.shared_memory_prefix!r:.64}",
+                where="shared_memory_prefix",
             )
         if self.max_batch_wait_ms < 0:
             raise UsageError(
@@ -158,12 +196,28 @@ class Settings:
             )
         if self.token is not None:
             check_token(self.token)
-        elif not is_loopback(self.host):
+        elif self.token_file is None and not is_loopback(self.host):
             raise UsageError(
                 f"listening on {self.host}, which other machines can reach, needs a token",
                 where="host",
-                hint="pass --token SECRET (16 characters or more), or listen on 127.0.0.1",
+                hint="pass --token SECRET (16 characters or more) or --token-file FILE, "
+                "or listen on 127.0.0.1",
             )
+
+    def _check_workers(self) -> None:
+        most = MOST_WORKERS_OF_A_PROCESSOR * len(os.sched_getaffinity(0))
+        if self.workers > most:
+            raise UsageError(
+                f"expected at most {most} on this machine, received {self.workers}",
+                where="workers",
+                hint="a worker keeps one processor busy: as many as there are processors are enough",
+            )
+
+    def _check_client_limits(self) -> None:
+        for name, least in (("max_client_rate", 0.001), ("max_client_burst", 1), ("max_client_pending", 1)):
+            limit = getattr(self, name)
+            if limit is not None and not least <= limit < 1e9:
+                raise UsageError(f"expected at least {least}, below 10^9, received {limit}", where=name)
 
 
 def check_token(token: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from graphbox.artifact import Artifact
 from graphbox.artifact.ids import Id
+from graphbox.artifact.updated_rows import UpdatedRows
 from graphbox.deploy import (
     DeployedClick,
     DeployedEncoder,
@@ -24,12 +27,14 @@ from graphbox.deploy.nearest.nodes import NearestMode
 from graphbox.deploy.signature import ONNX_SUFFIX, SUFFIXES, WHOLE, Signature
 from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.memory import release_free_pages
+from graphbox.server.announced import AnnouncedBodies
 from graphbox.server.batching import Batcher
 from graphbox.server.counters import Counters
 from graphbox.server.examples import ExampleIds
 from graphbox.server.executor import Executor
+from graphbox.server.live_rows import LiveRows, RowsState
 from graphbox.server.problem import AmbiguousIdError
-from graphbox.server.settings import Settings
+from graphbox.server.settings import MAX_UPDATED_BYTES, RequestLimits, Settings
 from graphbox.server.sources import VersionFolder
 from graphbox.server.telemetry import ModelStatistics
 
@@ -49,19 +54,32 @@ _PATH_OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A signature of an open model, and what runs its calls."""
+    """A signature of an open model, and what runs its calls.
+
+    Attributes:
+        signature: inputs, outputs and parameters.
+        batcher: runs its calls.
+        limits: on one request.
+        announced: large requests whose bodies are on their way.
+        heads: parts of valid requests that a transport keeps to decode equal ones faster.
+    """
 
     signature: Signature
     batcher: Batcher
+    limits: RequestLimits
+    announced: AnnouncedBodies
+    heads: dict[bytes, Any] = field(default_factory=dict)
 
 
 class ServedModel:
-    """An open model version.
+    """An open model version with one state of its rows.
 
     Attributes:
         name: model name.
         version: version number.
         model: the deployed model that answers.
+        original: the deployed model as it was opened, which is to be closed.
+        rows: row updates that ``model`` has.
         artifact: the files of the version.
         query_types: node types whose ids the model accepts as queries; empty for models that take no ids.
         other_types: node types that an encoder reads as neighbours or ranks, but accepts no queries of.
@@ -71,6 +89,8 @@ class ServedModel:
         self.name = name
         self.version = version
         self.model = model
+        self.original = model
+        self.rows = UpdatedRows.of(model.artifact)
         self.artifact: Artifact = model.artifact
         self.query_types: tuple[str, ...] = _query_types(model)
         self._endpoints: dict[str, Endpoint] = {}
@@ -92,8 +112,33 @@ class ServedModel:
                 max_rows=settings.max_batch_rows,
                 max_queue_s=settings.max_queue_ms / 1e3,
             )
-            found = self._endpoints[suffix] = Endpoint(signature, batcher)
+            limits = RequestLimits(settings.rows_limit(self.name), settings.max_json_bytes)
+            announced = AnnouncedBodies(batcher, settings.max_queue_ms / 1e3)
+            found = self._endpoints[suffix] = Endpoint(signature, batcher, limits, announced)
         return found
+
+    def with_rows(self, rows: UpdatedRows) -> ServedModel:
+        """Return the same model version with other rows; `take_calls` makes it answer calls."""
+        sequence, model = rows.point.sequence, self.original
+        if sequence:
+            model = model.with_rows(rows.artifact, sequence)
+        found = copy.copy(self)
+        found.model, found.rows, found.artifact = model, rows, model.artifact
+        found._endpoints = {
+            suffix: replace(endpoint, signature=model.signature(suffix))
+            for suffix, endpoint in dict(self._endpoints).items()
+        }
+        return found
+
+    def take_calls(self) -> None:
+        """Let the executions that begin from now on have the rows of this state."""
+        for endpoint in self._endpoints.values():
+            endpoint.batcher.use(endpoint.signature)
+
+    @property
+    def rows_sequence(self) -> int | None:
+        """Number of the last row update that answers have; None: none was applied."""
+        return self.rows.point.sequence or None
 
     @property
     def encoder(self) -> DeployedEncoder:
@@ -233,6 +278,15 @@ class Slot:
         path: folder of the version.
         stamp: changes when the version is rewritten.
         statistics: request statistics, by the suffix of a signature.
+
+    Args:
+        folder: the version on disk.
+        target: adapter to run it on.
+        threads: of one execution.
+        counters: of the server.
+        nearest: whether nearest nodes are found by an index.
+        wanted_rows: returns the number of the active row update; None: the newest of the folder is.
+        max_updated_bytes: most bytes of changed rows.
     """
 
     def __init__(
@@ -242,6 +296,8 @@ class Slot:
         threads: int,
         counters: Counters,
         nearest: NearestMode = "exact",
+        wanted_rows: Callable[[], int] | None = None,
+        max_updated_bytes: int = MAX_UPDATED_BYTES,
     ) -> None:
         self.name = folder.name
         self.version = folder.version
@@ -262,7 +318,11 @@ class Slot:
         self._target = target
         self._threads = threads
         self._nearest = nearest
+        self._rows = LiveRows(
+            folder.name, folder.version, folder.path, counters, wanted_rows, max_updated_bytes
+        )
         self._opening = threading.Lock()
+        self._updating = threading.Lock()
         self._lock = threading.Lock()
         self._model: ServedModel | None = None
         self._failure: GraphboxError | None = None
@@ -294,7 +354,7 @@ class Slot:
             self._users -= 1
             model = self._take_if_idle()
         if model is not None:
-            _close(model.model)
+            _close(model.original)
 
     def open(self) -> None:
         """Open and warm up the model unless it is open.
@@ -320,9 +380,42 @@ class Slot:
                 model.model.nearest.recall = self.statistics[WHOLE].recall
                 if lookups is not None:
                     model.model.lookups = lookups
+            with self._updating:
+                rows = self._rows.advance(model.rows)
+                model = model if rows is model.rows else model.with_rows(rows)
+                with self._lock:
+                    self._model = model
+                    self._close_when_idle = False
+
+    def follow_rows(self) -> None:
+        """Apply the active row update, if the model is open; calls that run end with the rows before.
+
+        One that cannot be applied is logged, and changes nothing.
+        """
+        with self._updating:
+            served = self._model
+            if served is None or not self._rows.is_due(served.rows):
+                return
+            rows = self._rows.advance(served.rows)
+            if rows is served.rows:
+                return
+            updated = served.with_rows(rows)
             with self._lock:
-                self._model = model
-                self._close_when_idle = False
+                if self._model is not served:  # closed meanwhile
+                    return
+                self._model = updated
+            updated.take_calls()
+        if served.model is not served.original:
+            served.model.release_rows()
+
+    def wanted_rows(self) -> int:
+        """Return the number of the active row update; 0: none is."""
+        return self._rows.wanted()
+
+    @property
+    def rows_state(self) -> RowsState:
+        """Row updates of the version in this worker. Never blocks."""
+        return self._rows.state
 
     def close(self) -> None:
         """Close the model as soon as it has no users."""
@@ -330,7 +423,7 @@ class Slot:
             self._close_when_idle = True
             model = self._take_if_idle()
         if model is not None:
-            _close(model.model)
+            _close(model.original)
 
     def retry(self) -> None:
         """Clear the error of a failed `open`, so that the next one tries again."""
@@ -388,6 +481,8 @@ class Slot:
             return None
         model, self._model = self._model, None
         self._close_when_idle = False
+        if model is not None:
+            self._rows.close()
         return model
 
 
@@ -405,14 +500,22 @@ def _warm_up(model: DeployedModel) -> None:
 
 def _close(model: DeployedModel) -> None:
     """Close a model and free its memory, on a thread: this one may be the event loop's."""
-    threading.Thread(target=_close_and_free, args=(model,), name="graphbox-close").start()
+    threading.Thread(target=_close_and_free, args=([model],), name="graphbox-close").start()
 
 
-def _close_and_free(model: DeployedModel) -> None:
+def _close_and_free(models: list[DeployedModel]) -> None:
+    """Close the model in a list, which is emptied: a thread keeps its arguments until it ends."""
+    model = models.pop()
+    closed = weakref.ref(model)
     model.close()
     del model
     # Its signatures refer to it and it to them; the collector does not know that arrays are large.
     gc.collect()
+    if closed() is not None:
+        # Opened at the start, it is among the objects that `gc.freeze` has kept from collections.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
     release_free_pages()
 
 

@@ -98,10 +98,12 @@ class WatchedSource:
     Attributes:
         label: how messages name the source.
         listing: the newest listing.
+        is_workspace: whether it is a workspace, whose database notes the active row updates.
     """
 
     def __init__(self, source: Source) -> None:
         self.label = source.label
+        self.is_workspace = isinstance(source, WorkspaceModels)
         self.listing = source.listing()
         self._source = source
         self._lock = threading.Lock()

@@ -38,7 +38,7 @@ def serve(
     settings.check()
     with ExitStack() as stack:
         if settings.grpc_port is not None:
-            from graphbox.server.grpc.listener import check_available
+            from graphbox.server.grpc.availability import check_available
 
             check_available()
         listeners = bind_listeners(settings)

@@ -1,4 +1,4 @@
-"""Parent of the workers of a server: holds their sockets and counters, starts them, and starts them again.
+"""Parent of the workers of a server: holds their sockets, counters and copies of models, and restarts them.
 
 It answers no request and imports neither a runtime nor the web framework. Each worker has a listening socket
 of its own on the common port (``SO_REUSEPORT``). The parent keeps all of them open, so that connections which
@@ -18,15 +18,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from graphbox.errors import GraphboxError
 from graphbox.server.binding import Listeners
+from graphbox.server.copy_registry import CopyRegistry, allow_copies
 from graphbox.server.counters import create_counter_file
 from graphbox.server.readiness import Readiness
 from graphbox.server.settings import Settings
+from graphbox.server.shared_document import create_document_file
 from graphbox.server.worker_process import WorkerProcess
 from graphbox.server.worker_task import LogFormat, WorkerTask
 
@@ -58,7 +61,8 @@ def supervise(
     """
     with ExitStack() as stack:
         counters = tuple(create_counter_file() for _ in listeners)
-        for descriptor in counters:
+        document = create_document_file()
+        for descriptor in (*counters, document):
             stack.callback(os.close, descriptor)
         state: Path | None = None
         if settings.workspace is None:
@@ -68,9 +72,10 @@ def supervise(
             state = folder / "state.db"
         log = LogFormat.of_this_process()
         tasks = [
-            WorkerTask(settings, position, each.descriptors(), counters, state, log)
+            WorkerTask(settings, position, each.descriptors(), counters, state, log, document)
             for position, each in enumerate(listeners)
         ]
+        allow_copies()
         Supervisor(tasks, listeners, on_start, on_preload, settings.drain_timeout_s).run()
 
 
@@ -99,6 +104,7 @@ class Supervisor:
         self._on_preload = on_preload
         self._drain_timeout_s = drain_timeout_s
         self._selector = selectors.DefaultSelector()
+        self._copies = CopyRegistry()
         self._has_started = False
         self._has_preloaded = False
         self._kill_at: float | None = None
@@ -112,7 +118,7 @@ class Supervisor:
             GraphboxError: a worker cannot start.
             KeyboardInterrupt: Ctrl-C a second time.
         """
-        with self._selector, self._signals():
+        with self._selector, closing(self._copies), self._signals():
             try:
                 for worker in self._workers:
                     self._start(worker)
@@ -139,7 +145,8 @@ class Supervisor:
                 if not key.data.receive():
                     self._ended(key.data)
             else:
-                self._handle_signals(key.data.recv(4096))
+                key.data()
+        self._copies.sweep()
         if not self._has_started and all(worker.is_serving for worker in self._workers):
             self._has_started = True
             self._on_start()
@@ -157,6 +164,11 @@ class Supervisor:
             self._send(signal.SIGKILL)
             self._kill_at = now + _KILL_AFTER_DRAIN_S
 
+    def _answer(self, requests: socket.socket) -> None:
+        """Answer a worker that asks for a copy; one that ended in this turn has no socket any more."""
+        if requests.fileno() >= 0 and not self._copies.answer(requests):
+            self._selector.unregister(requests)
+
     def _report(self, readiness: Readiness) -> None:
         try:
             self._on_preload(readiness)
@@ -165,13 +177,17 @@ class Supervisor:
 
     def _timeout_s(self) -> float | None:
         due = [worker.restart_at for worker in self._workers if self._kill_at is None]
-        times = [time_s for time_s in (*due, self._kill_at) if time_s is not None]
+        times = [time_s for time_s in (*due, self._kill_at, self._copies.sweep_at) if time_s is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _start(self, worker: WorkerProcess) -> None:
         worker.start()
         assert worker.reports is not None  # noqa: S101 - for the type checker
         self._selector.register(worker.reports, selectors.EVENT_READ, worker)
+        assert worker.copy_requests is not None  # noqa: S101 - for the type checker
+        self._selector.register(
+            worker.copy_requests, selectors.EVENT_READ, partial(self._answer, worker.copy_requests)
+        )
 
     def _restart(self, worker: WorkerProcess) -> None:
         try:
@@ -179,11 +195,18 @@ class Supervisor:
         except OSError as error:
             # The others serve; memory or processes may be free again later.
             logger.error("%s cannot be started, and is tried again: %s", self._position_text(worker), error)
+            self._leave_to_others(worker)
+
+    def _leave_to_others(self, worker: WorkerProcess) -> None:
+        """Give the connections of a worker that may be away for long to others; its next process listens."""
+        if any(each.is_serving for each in self._workers):
+            self._listeners[worker.position].stop_listening()
 
     def _ended(self, worker: WorkerProcess) -> None:
         was_serving, process_id = worker.is_serving, worker.process_id
-        if worker.reports is not None:
-            self._selector.unregister(worker.reports)
+        for each in (worker.reports, worker.copy_requests):
+            if each is not None and each in self._selector.get_map():
+                self._selector.unregister(each)
         worker.reap()
         worker.is_serving = False
         if self._kill_at is not None:
@@ -197,7 +220,10 @@ class Supervisor:
                 hint="its own messages are above",
             )
             self._stop()
-        elif worker.error is not None:
+            return
+        if not was_serving:
+            self._leave_to_others(worker)
+        if worker.error is not None:
             logger.error("%s, and is started again: %s", ended, worker.error)
         else:
             logger.error("%s, and is started again", ended)
@@ -240,7 +266,9 @@ class Supervisor:
         with receiver, sender:
             receiver.setblocking(False)
             sender.setblocking(False)
-            self._selector.register(receiver, selectors.EVENT_READ, receiver)
+            self._selector.register(
+                receiver, selectors.EVENT_READ, lambda: self._handle_signals(receiver.recv(4096))
+            )
             handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             wakeup = signal.set_wakeup_fd(sender.fileno())
             before = {number: signal.signal(number, _leave_to_selector) for number in handled}

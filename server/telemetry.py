@@ -32,6 +32,7 @@ from prometheus_client.registry import Collector
 from graphbox.deploy.lookup_counter import LookupCounter
 from graphbox.deploy.nearest.recall import RecallCounter
 from graphbox.server.counters import Counters, total
+from graphbox.server.live_rows import RowsCollector
 
 __all__ = ["PENDING_EXECUTIONS", "InferenceTimes", "ModelStatistics", "Telemetry"]
 
@@ -187,6 +188,9 @@ class ModelStatistics:
                 "fail": _duration(sums[_FAIL], sums[_FAIL_NS]),
                 "queue": _duration(answered, sums[_QUEUE_NS]),
                 **_compute_times(answered, compute_ns),
+                # Clients of Triton read these, too; there is no cache.
+                "cache_hit": _duration(0, 0),
+                "cache_miss": _duration(0, 0),
             },
             "batch_stats": [
                 {"batch_size": int(size), **_compute_times(counted[_BATCH_COUNT], counted[_BATCH_INPUT_NS:])}
@@ -379,6 +383,7 @@ class Telemetry:
         self.registry.register(self._requests)
         self.registry.register(self._calls)
         self.registry.register(_WorkerCollector(counters))
+        self.registry.register(RowsCollector(counters))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an HTTP request; status 0: the client left before the answer."""

@@ -11,11 +11,15 @@ import sys
 import threading
 import time
 
+from graphbox.artifact.copies import use_copies
+from graphbox.artifact.shared_copies import SharedCopies
 from graphbox.errors import GraphboxError
 from graphbox.server.binding import Listeners
+from graphbox.server.copy_registry import CopyClient
 from graphbox.server.counters import Counters
 from graphbox.server.process import serve_process
 from graphbox.server.serving_state import ServingState
+from graphbox.server.shared_document import SharedDocument
 from graphbox.server.worker_task import WorkerReport, WorkerTask
 from graphbox.workspace.serving import ServingRecords
 
@@ -27,15 +31,20 @@ _EXIT_AFTER_DRAIN_S = 15.0
 
 
 def main() -> int:
-    """Serve the task that arrives on the socket whose descriptor is the argument; return an exit code."""
+    """Serve the task that arrives on a socket; return an exit code.
+
+    The arguments are the descriptors of that socket, and of the one that asks for shared copies.
+    """
     # Ends a process that does not expect it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = socket.socket(fileno=int(sys.argv[1]))
     task = _receive_task(parent)
     if task is None:
         return 1
-    for descriptor in (parent.fileno(), *task.descriptors):
+    copies = socket.socket(fileno=int(sys.argv[2]))
+    for descriptor in (parent.fileno(), copies.fileno(), *task.descriptors):
         os.set_inheritable(descriptor, False)
+    use_copies(SharedCopies(CopyClient(copies)))
     if task.log is not None:
         task.log.start(task.worker)
     threading.Thread(
@@ -57,6 +66,7 @@ def main() -> int:
                 on_preload=lambda readiness: report(WorkerReport(preloaded=readiness)),
                 counters=counters,
                 state=None if records is None else ServingState(records),
+                document=SharedDocument(task.document),
             )
     except GraphboxError as error:
         report(WorkerReport(error=error))

@@ -33,6 +33,7 @@ class WorkerProcess:
 
     Attributes:
         reports: socket on which the present process reports; None: there is no process.
+        copy_requests: socket on which it asks for copies, see `graphbox.server.copy_registry`.
         is_serving: whether the present process accepts connections.
         preloaded: readiness of the first process that has tried to open every model.
         error: why the last process could not serve, where it said so.
@@ -47,6 +48,7 @@ class WorkerProcess:
         self._started_at = 0.0
         self._short_lives = 0
         self.reports: socket.socket | None = None
+        self.copy_requests: socket.socket | None = None
         self.is_serving = False
         self.preloaded: Readiness | None = None
         self.error: Exception | None = None
@@ -87,19 +89,23 @@ class WorkerProcess:
 
     def _open_process(self) -> None:
         reports, child = socket.socketpair()
-        with child:
+        copy_requests, copy_child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        copy_requests.setblocking(False)
+        with child, copy_child:
+            sockets = child.fileno(), copy_child.fileno()
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", _MODULE, str(child.fileno())],
+                    [sys.executable, "-P", "-m", _MODULE, *map(str, sockets)],
                     stdin=subprocess.DEVNULL,
-                    pass_fds=(child.fileno(), *self._task.descriptors),
+                    pass_fds=(*sockets, *self._task.descriptors),
                     env={**os.environ, "PYTHONPATH": _import_path()},
                     process_group=0,  # Ctrl-C is for the parent, which tells the workers to stop
                 )
             except OSError:
                 reports.close()
+                copy_requests.close()
                 raise
-        self.reports = reports
+        self.reports, self.copy_requests = reports, copy_requests
 
     def _plan_start(self, *, is_short: bool) -> None:
         """Plan the start of the next process, later after each that did not live long."""
@@ -131,9 +137,11 @@ class WorkerProcess:
         if self._process is None or self.reports is None:
             return
         self.reports.close()
+        if self.copy_requests is not None:
+            self.copy_requests.close()
         self.exit_code = self._process.wait()
         mark_ended(self._task.counters[self.position])
-        self.reports = self._process = None
+        self.reports = self.copy_requests = self._process = None
         self._plan_start(is_short=time.monotonic() - self._started_at < _SHORT_LIFE_S)
 
     def send_signal(self, number: signal.Signals) -> None:

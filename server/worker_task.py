@@ -11,6 +11,7 @@ from typing import Any
 
 from graphbox import errors
 from graphbox.errors import GraphboxError
+from graphbox.server.logs import JsonFormatter, start_json_log
 from graphbox.server.readiness import Readiness
 from graphbox.server.settings import Settings
 
@@ -23,11 +24,13 @@ class LogFormat:
 
     Attributes:
         level: lowest level that is logged.
-        format: format of a line.
+        format: format of a line of text.
+        is_json: whether lines are JSON instead.
     """
 
     level: int
     format: str
+    is_json: bool = False
 
     @classmethod
     def of_this_process(cls) -> LogFormat | None:
@@ -36,10 +39,14 @@ class LogFormat:
         if not root.handlers:
             return None
         formatter = root.handlers[0].formatter or logging.Formatter()
-        return cls(root.level, formatter._fmt or logging.BASIC_FORMAT)
+        is_json = isinstance(formatter, JsonFormatter)
+        return cls(root.level, formatter._fmt or logging.BASIC_FORMAT, is_json)
 
     def start(self, worker: int) -> None:
-        """Log in this format, with the position of the worker before each message."""
+        """Log in this format, with the position of the worker before each message or as a field."""
+        if self.is_json:
+            start_json_log(self.level, worker)
+            return
         form = self.format.replace("%(message)s", f"worker {worker}: %(message)s")
         logging.basicConfig(level=self.level, format=form, force=True)
 
@@ -55,6 +62,7 @@ class WorkerTask:
         counters: descriptors of the counter files of all workers, by position.
         state: SQLite file of the requests about models; None: the workspace has them.
         log: format of its log; None: logging is not set up.
+        document: descriptor of the file of the document that workers share.
     """
 
     settings: Settings
@@ -63,11 +71,12 @@ class WorkerTask:
     counters: tuple[int, ...]
     state: Path | None
     log: LogFormat | None
+    document: int
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """All descriptors that the process needs."""
-        return (*(each for each in self.listeners if each is not None), *self.counters)
+        return (*(each for each in self.listeners if each is not None), *self.counters, self.document)
 
     def to_line(self) -> bytes:
         """Return this task as one line of JSON."""
@@ -84,6 +93,7 @@ class WorkerTask:
             counters=tuple(given["counters"]),
             state=None if given["state"] is None else Path(given["state"]),
             log=None if given["log"] is None else LogFormat(**given["log"]),
+            document=given["document"],
         )
 
 

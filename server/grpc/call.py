@@ -11,7 +11,11 @@ from graphbox.errors import TimeLimitError
 from graphbox.server.grpc.status import Status
 
 if TYPE_CHECKING:
+    from graphbox.server.access import Principal
+    from graphbox.server.client_limits import ClientState
     from graphbox.server.grpc.connection import GrpcConnection
+    from graphbox.server.inference import Lease
+    from graphbox.server.tracing import RequestTrace
 
 __all__ = ["GrpcCall"]
 
@@ -26,17 +30,31 @@ class GrpcCall:
         timeout_s: time limit from then on; None: no limit.
         encoding: compression of the message; empty: none.
         on_left: called once if the call ends before it is answered: the client left it, or its time is over.
+        principal: who calls; None: the server has no tokens, or the method is open.
+        client_state: of the limits for each client; None: there are none.
+        waiting_state: the same, while the call is counted among those that wait.
+        lease: of the model version that answers; None: none does.
+        trace: of the call; None: calls are not traced.
+        request_id: names the call in logs; empty before it is needed.
+        sent_bytes: of the messages of the answer.
     """
 
     __slots__ = (
         "_connection",
         "_timer",
+        "client_state",
         "encoding",
+        "lease",
         "method",
         "on_left",
+        "principal",
+        "request_id",
+        "sent_bytes",
         "started_ns",
         "stream",
         "timeout_s",
+        "trace",
+        "waiting_state",
     )
 
     def __init__(
@@ -50,6 +68,18 @@ class GrpcCall:
         self.timeout_s = None if timeout_ns is None else timeout_ns / 1e9
         self.encoding = ""
         self.on_left: Callable[[], object] | None = None
+        self.principal: Principal | None = None
+        self.client_state: ClientState | None = None
+        self.waiting_state: ClientState | None = None
+        self.lease: Lease | None = None
+        self.trace: RequestTrace | None = None
+        self.request_id = ""
+        self.sent_bytes = 0
+
+    @property
+    def address(self) -> str:
+        """Address of the client."""
+        return self._connection.address
 
     def header(self, name: str) -> bytes:
         """Return a header of the call, empty where it is missing."""
@@ -63,10 +93,12 @@ class GrpcCall:
     def answer(self, message: bytes, encoding: str = "") -> None:
         """Send the only message of the answer."""
         self.end()
+        self.sent_bytes = len(message)
         self._connection.answer(self, message, encoding)
 
     def send(self, message: bytes) -> None:
         """Send one of several messages of the answer."""
+        self.sent_bytes += len(message)
         self._connection.send(self, message)
 
     def processed(self, message_bytes: int) -> None:

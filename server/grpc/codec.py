@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,15 +25,17 @@ from graphbox.server.kserve.checks import (
     REQUEST_PARAMETERS,
     check_all_given,
     check_parameters,
+    check_routing_key,
     check_shape,
     priority_of,
-    refuse_classification,
     refuse_sequences,
     repeated,
     spec_of,
     timeout_s_of,
 )
 from graphbox.server.kserve.codec import decompress
+from graphbox.server.kserve.outputs import OutputOptions, delivered, options_of
+from graphbox.server.kserve.shared_memory import REGION_PARAMETERS, RegionPart, SharedMemory, region_part
 from graphbox.server.kserve.tensors import (
     DATATYPES,
     MAX_ELEMENT_BYTES,
@@ -53,6 +55,7 @@ __all__ = [
     "encode_stream_response",
     "parse",
     "plain_message",
+    "with_rows_sequence",
 ]
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -96,6 +99,7 @@ class InferRequest:
         parameters: those that the model reads.
         timeout_s: time limit, or None.
         priority: requests of a lower one go first; 0: that of no wish.
+        options: further wishes about single outputs, by name.
     """
 
     id: str
@@ -104,6 +108,7 @@ class InferRequest:
     parameters: Mapping[str, Any]
     timeout_s: float | None
     priority: int
+    options: Mapping[str, OutputOptions] = field(default_factory=dict)
 
 
 def parse(kind: Callable[[bytes], AnyMessage], message: bytes) -> AnyMessage:
@@ -145,25 +150,35 @@ def compress(message: bytes, encoding: str) -> tuple[bytes, str]:
     return zlib.compress(message, 1, wbits=31 if encoding == "gzip" else 15), encoding
 
 
-def decode_request(request: ModelInferRequest, signature: Signature, limits: RequestLimits) -> InferRequest:
+def decode_request(
+    request: ModelInferRequest,
+    signature: Signature,
+    limits: RequestLimits,
+    regions: SharedMemory | None = None,
+) -> InferRequest:
     """Return a valid request.
 
     Args:
         request: the parsed message.
         signature: of the model.
         limits: on the request.
+        regions: of shared memory; None: the server offers none.
 
     Raises:
         InvalidRequestError: any deviation from the protocol or from the signature.
-        NotFoundError: a shared memory region is named.
+        NotFoundError: a shared memory region is named that is not registered.
     """
-    inputs = _decode_inputs(request, signature, limits.max_rows)
-    outputs = _decode_outputs(request, signature) if request.outputs else [*signature.outputs]
+    inputs = _decode_inputs(request, signature, limits.max_rows, regions)
+    options: dict[str, OutputOptions] = {}
+    outputs = (
+        _decode_outputs(request, signature, options, regions) if request.outputs else [*signature.outputs]
+    )
     if not request.parameters:
-        return InferRequest(request.id, inputs, outputs, {}, None, 0)
+        return InferRequest(request.id, inputs, outputs, {}, None, 0, options)
     parameters = _values(request.parameters)
     check_parameters(parameters, "parameters", _KNOWN_PARAMETERS | signature.parameters)
     refuse_sequences(parameters)
+    check_routing_key(parameters)
     return InferRequest(
         request.id,
         inputs,
@@ -171,6 +186,7 @@ def decode_request(request: ModelInferRequest, signature: Signature, limits: Req
         {name: value for name, value in parameters.items() if name in signature.parameters},
         timeout_s_of(parameters),
         priority_of(parameters),
+        options,
     )
 
 
@@ -183,20 +199,27 @@ def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _decode_inputs(request: ModelInferRequest, signature: Signature, max_rows: int) -> dict[str, Tensor]:
+def _decode_inputs(
+    request: ModelInferRequest, signature: Signature, max_rows: int, regions: SharedMemory | None
+) -> dict[str, Tensor]:
     specs = signature.inputs
     if not request.inputs:
         raise InvalidRequestError(
             f"expected a list of the inputs {', '.join(specs)}, received none", where="inputs"
         )
     raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
+    parts: dict[int, RegionPart] = {}
+    in_message = len(request.inputs)
+    if len(raw) != in_message:
+        parts = _parts(request, regions)
+        in_message -= len(parts)
+    if raw and len(raw) != in_message:
         raise InvalidRequestError(
-            f"expected raw contents for each of the {len(request.inputs)} inputs, or for none, "
-            f"received {len(raw)}",
+            f"expected raw contents for each of the {in_message} inputs, or for none, received {len(raw)}",
             where="raw_input_contents",
         )
     tensors: dict[str, Tensor] = {}
+    raw_position = 0
     for position, entry in enumerate(request.inputs):
         where = f"inputs[{position}]"
         spec = spec_of(entry.name, specs, where, "input")
@@ -205,7 +228,16 @@ def _decode_inputs(request: ModelInferRequest, signature: Signature, max_rows: i
         limit = None if spec.name in signature.lists else max_rows
         shape = check_shape(entry.datatype, list(entry.shape), spec, limit, where)
         if entry.parameters:
-            check_parameters(_values(entry.parameters), f"{where}.parameters", INPUT_PARAMETERS)
+            parameters = _values(entry.parameters)
+            check_parameters(parameters, f"{where}.parameters", INPUT_PARAMETERS)
+            if position not in parts and region_part(parameters, regions, where) is not None:
+                raise InvalidRequestError(
+                    "expected either raw contents or a shared memory region, received both", where=where
+                )
+            if position in parts:
+                content = parts[position].read(where)
+                tensors[spec.name] = decode_binary(content, spec.datatype, shape, where)
+                continue
         if not raw:
             tensors[spec.name] = _decode_contents(entry.contents, spec.datatype, shape, f"{where}.contents")
             continue
@@ -213,9 +245,27 @@ def _decode_inputs(request: ModelInferRequest, signature: Signature, max_rows: i
             raise InvalidRequestError(
                 "expected either contents or raw_input_contents, received both", where=f"{where}.contents"
             )
-        tensors[spec.name] = decode_binary(memoryview(raw[position]), spec.datatype, shape, where)
+        tensors[spec.name] = decode_binary(memoryview(raw[raw_position]), spec.datatype, shape, where)
+        raw_position += 1
     check_all_given(tensors, signature.required_inputs)
     return signature.completed(tensors) if signature.defaults else tensors
+
+
+def _parts(request: ModelInferRequest, regions: SharedMemory | None) -> dict[int, RegionPart]:
+    """Return the parts of shared memory of the inputs that are in it, by position."""
+    parts = {}
+    for position, entry in enumerate(request.inputs):
+        if not entry.parameters or REGION_PARAMETERS.isdisjoint(entry.parameters):
+            continue
+        where = f"inputs[{position}]"
+        part = region_part(_values(entry.parameters), regions, where)
+        if part is not None and entry.HasField("contents"):
+            raise InvalidRequestError(
+                "expected either contents or a shared memory region, received both", where=where
+            )
+        if part is not None:
+            parts[position] = part
+    return parts
 
 
 def _decode_contents(
@@ -265,7 +315,13 @@ def _bytes_tensor(elements: Sequence[bytes], where: str) -> Tensor:
     return tensor
 
 
-def _decode_outputs(request: ModelInferRequest, signature: Signature) -> list[str]:
+def _decode_outputs(
+    request: ModelInferRequest,
+    signature: Signature,
+    options: dict[str, OutputOptions],
+    regions: SharedMemory | None,
+) -> list[str]:
+    """Return the names of the wanted outputs; add further wishes about them to ``options``."""
     wanted: list[str] = []
     for position, entry in enumerate(request.outputs):
         where = f"outputs[{position}]"
@@ -275,7 +331,9 @@ def _decode_outputs(request: ModelInferRequest, signature: Signature) -> list[st
         if entry.parameters:
             parameters = _values(entry.parameters)
             check_parameters(parameters, f"{where}.parameters", OUTPUT_PARAMETERS)
-            refuse_classification(parameters, where)
+            found = options_of(name, parameters, signature, regions, where)
+            if found is not None:
+                options[name] = found
         wanted.append(name)
     return wanted
 
@@ -286,6 +344,8 @@ def encode_response(model: str, version: str, request: InferRequest, tensors: Ma
     What comes before the contents is the same for all responses of a shape, and kept. Fields of a message may
     be written one after the other (https://protobuf.dev/programming-guides/encoding).
     """
+    if request.options:
+        return _encode_delivered(model, version, request, tensors)
     wanted = [tensors[name] for name in request.outputs]
     key = (
         model,
@@ -300,7 +360,7 @@ def encode_response(model: str, version: str, request: InferRequest, tensors: Ma
         if len(_heads) >= _MOST_CACHED_HEADS:  # clients choose the number of rows
             _heads.clear()
         _heads[key] = head
-    pieces = [head]
+    pieces: list[bytes | memoryview] = [head]
     if request.id:
         text = request.id.encode()
         pieces += (_ID_KEY, _varint(len(text)), text)
@@ -308,6 +368,21 @@ def encode_response(model: str, version: str, request: InferRequest, tensors: Ma
         raw = encode_binary(tensor)
         pieces += (_RAW_CONTENTS_KEY, _varint(len(raw)), raw)
     return b"".join(pieces)
+
+
+def _encode_delivered(
+    model: str, version: str, request: InferRequest, tensors: Mapping[str, Tensor]
+) -> bytes:
+    """Return the bytes of a ModelInferResponse with classes, or without the contents of what was placed."""
+    tensors, placed = delivered(tensors, request.options)
+    response = ModelInferResponse(model_name=model, model_version=version, id=request.id)
+    for name in request.outputs:
+        tensor = tensors[name]
+        response.outputs.add(name=name, datatype=datatype_of(tensor.dtype), shape=tensor.shape)
+        # One for each output, in their order: empty where the bytes are elsewhere.
+        response.raw_output_contents.append(b"" if name in placed else bytes(encode_binary(tensor)))
+    encoded: bytes = response.SerializeToString()
+    return encoded
 
 
 def _head(model: str, version: str, names: Sequence[str], tensors: Sequence[Tensor]) -> bytes:
@@ -320,6 +395,14 @@ def _head(model: str, version: str, names: Sequence[str], tensors: Sequence[Tens
     response = ModelInferResponse(model_name=model, model_version=version, outputs=outputs)
     head: bytes = response.SerializeToString()
     return head
+
+
+def with_rows_sequence(response: bytes, sequence: int) -> bytes:
+    """Return the bytes of a ModelInferResponse with the parameter ``rows_sequence``."""
+    further = ModelInferResponse()
+    further.parameters["rows_sequence"].int64_param = sequence
+    encoded: bytes = further.SerializeToString()
+    return response + encoded  # messages written one after the other are merged
 
 
 def encode_stream_response(response: bytes) -> bytes:

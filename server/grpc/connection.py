@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any, cast
 
+from graphbox import _http2
 from graphbox.server.grpc.call import GrpcCall
 from graphbox.server.grpc.service import STREAM_PATH, GrpcService
 from graphbox.server.grpc.status import Status, status_of
@@ -13,14 +14,7 @@ from graphbox.server.grpc.stream import InferStream
 from graphbox.server.http.connections import Connections, Phase
 from graphbox.server.problem import RefusedError
 
-try:
-    from graphbox import _http2
-except ImportError as error:
-    _http2_missing: ImportError | None = error
-else:
-    _http2_missing = None
-
-__all__ = ["GrpcConnection", "why_missing"]
+__all__ = ["GrpcConnection"]
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_CALLS = 256
@@ -33,11 +27,6 @@ _OUTPUT_BYTES = 256 * 1024
 _TICK_S = 1.0
 # Between the announcement that the connection ends and its end, for calls that are under way.
 _NOTICE_S = 0.1
-
-
-def why_missing() -> str | None:
-    """Return why this installation has no gRPC; None: it has."""
-    return None if _http2_missing is None else str(_http2_missing)
 
 
 class GrpcConnection(asyncio.Protocol):
@@ -55,7 +44,7 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._session = _http2.Http2Session(
             streaming_paths=[STREAM_PATH],
-            announce_calls=service.needs_token,
+            announce_calls=service.needs_admission,
             max_concurrent_calls=MAX_CALLS,
             max_header_bytes=MAX_HEADER_BYTES,
             max_message_bytes=limits.max_body_bytes,
@@ -78,6 +67,7 @@ class GrpcConnection(asyncio.Protocol):
         self._is_closed = False
         self._is_stopping = False
         self._is_announced = False
+        self.address = ""
         self._ticker: asyncio.TimerHandle | None = None
         # When the client last took a part of an answer, sent anything, and was asked for a sign of life.
         self._sent_bytes = 0
@@ -89,6 +79,8 @@ class GrpcConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first call, or refuse the connection where no other can be closed for it."""
         self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         if not self._connections.add(self):
             self.close()
             return
@@ -235,7 +227,7 @@ class GrpcConnection(asyncio.Protocol):
                 _, _, path, timeout_ns, message, compressed = event
                 call = self._calls.get(stream)
                 if call is None:
-                    if self._service.needs_token:  # it was opened before, and refused
+                    if self._service.needs_admission:  # it was opened before, and refused
                         continue
                     call = self._calls[stream] = GrpcCall(self, stream, path, now_ns, timeout_ns)
                 call.started_ns = now_ns

@@ -18,11 +18,16 @@ from graphbox.server.grpc.codec import (
     encode_response,
     parse,
     plain_message,
+    with_rows_sequence,
 )
 from graphbox.server.grpc.inference_messages import ModelInferRequest
 from graphbox.server.inference import Lease
+from graphbox.server.kserve.outputs import SMALL_DELIVERY_BYTES
+from graphbox.server.kserve.shared_memory import names_region
 from graphbox.server.kserve.tensors import Tensor
 from graphbox.server.services import Services
+from graphbox.server.tracing import RequestTrace
+from graphbox.server.traffic import ROUTING_KEY_HEADER
 
 __all__ = ["Inferring", "Receiver"]
 
@@ -33,13 +38,24 @@ _SMALL_COMPRESSED_BYTES = 64 * 1024
 
 
 class Receiver(Protocol):
-    """Gets the response to a request, or the error."""
+    """Gets the response to a request, or the error.
+
+    Attributes:
+        lease: of the model version that answers, once it is known.
+        trace: of the request; None: requests are not traced.
+    """
+
+    lease: Lease | None
+    trace: RequestTrace | None
 
     def answer(self, message: bytes, encoding: str) -> None:
         """Take the response; ``encoding`` names its compression, or is empty."""
 
     def fail(self, error: BaseException) -> None:
         """Take the error."""
+
+    def header(self, name: str) -> bytes:
+        """Return a header of the call, empty where it is missing."""
 
 
 class Inferring:
@@ -90,18 +106,22 @@ class Inferring:
 
     def start(self, message: bytes) -> None:
         """Begin to answer the request of a message."""
-        if len(message) > _SMALL_MESSAGE_BYTES or self._encoding:
+        reads_region = self._services.shared_memory is not None and names_region(message)
+        if len(message) > _SMALL_MESSAGE_BYTES or self._encoding or reads_region:
             self._task = asyncio.get_running_loop().create_task(self._start_later(message, None))
             return
         try:
             wire = parse(ModelInferRequest.FromString, message)
             self.request_id = wire.id
-            lease = self._services.inference.enter_now(wire.model_name, wire.model_version or None)
+            inference = self._services.inference
+            key = self._routing_key(wire) if inference.splits_requests else None
+            lease = inference.enter_now(wire.model_name, wire.model_version or None, key)
             if lease is None:
                 self._task = asyncio.get_running_loop().create_task(self._start_later(message, wire))
                 return
             self._lease = lease
-            self._run(lease, decode_request(wire, lease.signature, lease.limits))
+            regions = self._services.shared_memory
+            self._run(lease, decode_request(wire, lease.signature, lease.limits, regions))
         except Exception as error:  # noqa: BLE001 - answered
             self._fail(error)
 
@@ -133,10 +153,20 @@ class Inferring:
             wire = await executor.run(lambda: self._parse(message))
             self.request_id = wire.id
         found = wire
-        lease = self._lease = await self._services.inference.enter(
-            found.model_name, found.model_version or None
+        inference = self._services.inference
+        key = self._routing_key(found) if inference.splits_requests else None
+        lease = self._lease = await inference.enter(found.model_name, found.model_version or None, key)
+        regions = self._services.shared_memory
+        return lease, await executor.run(
+            lambda: decode_request(found, lease.signature, lease.limits, regions)
         )
-        return lease, await executor.run(lambda: decode_request(found, lease.signature, lease.limits))
+
+    def _routing_key(self, wire: ModelInferRequest) -> bytes | None:
+        """Return the routing key of a request: that of the metadata, else of its parameters."""
+        key = self._receiver.header(ROUTING_KEY_HEADER.decode())
+        if not key and "routing_key" in wire.parameters:
+            key = wire.parameters["routing_key"].string_param.encode()
+        return key or None
 
     def _parse(self, message: bytes) -> ModelInferRequest:
         if self._encoding:
@@ -144,6 +174,7 @@ class Inferring:
         return parse(ModelInferRequest.FromString, message)
 
     def _run(self, lease: Lease, request: InferRequest) -> None:
+        self._receiver.lease = lease
         limits_s = [limit for limit in (request.timeout_s, self._timeout_s) if limit is not None]
         call = self._call = Call(
             request.inputs,
@@ -164,9 +195,14 @@ class Inferring:
             return
 
         def encode() -> tuple[bytes, str]:
-            return compress(encode_response(lease.name, lease.version, request, outputs), self._encoding)
+            response = encode_response(lease.name, lease.version, request, outputs)
+            if outcome.rows_sequence:
+                response = with_rows_sequence(response, outcome.rows_sequence)
+            return compress(response, self._encoding)
 
         most = _SMALL_COMPRESSED_BYTES if self._encoding else _SMALL_ANSWER_BYTES
+        if request.options:
+            most = SMALL_DELIVERY_BYTES
         if sum(array.nbytes for array in outputs.values()) <= most:
             self._answer(lease, call, outcome, outputs, encode)
             return
@@ -198,6 +234,13 @@ class Inferring:
             return
         shape = next(iter(outputs.values())).shape
         lease.answered(call, outcome, shape[0] if shape else 1)
+        sampler = self._services.trace_settings.sampler
+        if sampler is not None:
+            sampler.answered(lease.name, lease.version, self.request_id, call, outcome)
+        if self._receiver.trace is not None:
+            self._receiver.trace.executed(
+                lease.name, lease.version, call.decoded_ns, outcome.begun_ns, outcome.ended_ns
+            )
         lease.leave()
         self._lease = self._call = None
         self._receiver.answer(message, encoding)

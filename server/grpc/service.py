@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
-from google.protobuf.json_format import ParseDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 
-from graphbox.errors import GraphboxError, InvalidRequestError, NotFoundError, UsageError
+from graphbox.errors import GraphboxError, NotFoundError, UsageError
+from graphbox.server.access import access_of_method
+from graphbox.server.audit import client_name, result_of_status
 from graphbox.server.grpc import inference_messages as messages
 from graphbox.server.grpc.call import GrpcCall
 from graphbox.server.grpc.codec import compress, parse, plain_message
+from graphbox.server.grpc.extensions import extension_methods
 from graphbox.server.grpc.health_messages import HealthCheckRequest, HealthCheckResponse
 from graphbox.server.grpc.inferring import Inferring
 from graphbox.server.grpc.status import Status
-from graphbox.server.kserve import schema
+from graphbox.server.http.connection import REQUEST_ID, next_request_id
 from graphbox.server.kserve.management import Management
-from graphbox.server.problem import RefusedError
+from graphbox.server.logs import AccessEntry, access_logger, log_access
+from graphbox.server.problem import PublicText, RefusedError
 from graphbox.server.services import Services
+from graphbox.workspace.audit import AuditRequest, AuditResult
 
 __all__ = ["INFER_PATH", "STREAM_PATH", "GrpcService"]
 
-access_logger = logging.getLogger("graphbox.server.access")
+logger = logging.getLogger("graphbox.server")
 
 _PROTOCOL = "inference.GRPCInferenceService"
 INFER_PATH = f"/{_PROTOCOL}/ModelInfer"
@@ -33,14 +37,11 @@ STREAM_PATH = f"/{_PROTOCOL}/ModelStreamInfer"
 _WATCH_PATH = "/grpc.health.v1.Health/Watch"
 _INFER_PATHS = frozenset({INFER_PATH, STREAM_PATH, _WATCH_PATH})
 _WATCH_INTERVAL_S = 0.5
-# Probes have no token; these reveal nothing.
-_OPEN_PATHS = frozenset(
-    {
-        f"/{_PROTOCOL}/ServerLive",
-        f"/{_PROTOCOL}/ServerReady",
-        "/grpc.health.v1.Health/Check",
-        _WATCH_PATH,
-    }
+# Of larger requests, the size alone is noted in the audit log.
+_MAX_DETAIL_BYTES = 2048
+# Statuses of calls that failed for a reason of the server.
+_FAILURES = frozenset(
+    {Status.UNKNOWN, Status.INTERNAL, Status.UNAVAILABLE, Status.DATA_LOSS, Status.DEADLINE_EXCEEDED}
 )
 
 _Answer = Callable[[Any], Awaitable[Message]]
@@ -54,12 +55,17 @@ class GrpcService:
 
     Attributes:
         services: the same.
-        needs_token: whether calls have to present the token of the server.
+        needs_admission: whether calls are admitted before their messages: they have to present a token, or
+            those of each client are limited, or some methods are restricted.
     """
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.needs_token = services.token_rule is not None
+        self.needs_admission = (
+            services.token_rule is not None
+            or services.client_limits is not None
+            or services.restrictions is not None
+        )
         self._management = Management(services)
         self._tasks: set[asyncio.Task[None]] = set()
         of_protocol: dict[str, tuple[Callable[[bytes], Message], _Answer]] = {
@@ -73,31 +79,7 @@ class GrpcService:
             "RepositoryIndex": (messages.RepositoryIndexRequest.FromString, self._index),
             "RepositoryModelLoad": (messages.RepositoryModelLoadRequest.FromString, self._load),
             "RepositoryModelUnload": (messages.RepositoryModelUnloadRequest.FromString, self._unload),
-            "SystemSharedMemoryStatus": _fixed(
-                messages.SystemSharedMemoryStatusRequest.FromString,
-                messages.SystemSharedMemoryStatusResponse(),
-            ),
-            "SystemSharedMemoryUnregister": _fixed(
-                messages.SystemSharedMemoryUnregisterRequest.FromString,
-                messages.SystemSharedMemoryUnregisterResponse(),
-            ),
-            "CudaSharedMemoryStatus": _fixed(
-                messages.CudaSharedMemoryStatusRequest.FromString, messages.CudaSharedMemoryStatusResponse()
-            ),
-            "CudaSharedMemoryUnregister": _fixed(
-                messages.CudaSharedMemoryUnregisterRequest.FromString,
-                messages.CudaSharedMemoryUnregisterResponse(),
-            ),
-            "SystemSharedMemoryRegister": (
-                messages.SystemSharedMemoryRegisterRequest.FromString,
-                _refuse_registration,
-            ),
-            "CudaSharedMemoryRegister": (
-                messages.CudaSharedMemoryRegisterRequest.FromString,
-                _refuse_registration,
-            ),
-            "TraceSetting": (messages.TraceSettingRequest.FromString, _refuse_trace),
-            "LogSettings": (messages.LogSettingsRequest.FromString, _refuse_logging),
+            **extension_methods(services),
         }
         self._methods = {f"/{_PROTOCOL}/{name}": method for name, method in of_protocol.items()}
         self._methods["/grpc.health.v1.Health/Check"] = (HealthCheckRequest.FromString, self._check)
@@ -109,22 +91,52 @@ class GrpcService:
     def count(self, call: GrpcCall, status: Status) -> None:
         """Count a call that was answered, or whose client has left: `Status.CANCELLED`."""
         method, seconds = self._method_of(call.method), call.seconds
-        self.services.telemetry.call(method, status.name, seconds)
+        services = self.services
+        services.telemetry.call(method, status.name, seconds)
+        if call.waiting_state is not None and services.client_limits is not None:
+            services.client_limits.end(call.waiting_state)
+            call.waiting_state = None
+        if call.trace is not None and services.tracing is not None:
+            failed = status in _FAILURES
+            attributes: dict[str, str | int] = {
+                "rpc.system": "grpc",
+                "rpc.method": method,
+                "rpc.grpc.status_code": int(status),
+            }
+            services.tracing.end(call.trace, method, attributes, status.name if failed else None)
         if access_logger.isEnabledFor(logging.INFO):
-            access_logger.info("gRPC %s %s %.1f ms", method, status.name, seconds * 1e3)
+            _log_call(call, method, status, seconds)
 
     def admit(self, call: GrpcCall) -> None:
-        """Refuse a call without the token of the server.
+        """Refuse a call whose token lacks the scope of its method, and calls of a client that sends too many.
 
         Raises:
-            RefusedError: 401.
+            RefusedError: 401, 403, 429.
         """
-        rule = self.services.token_rule
-        if rule is not None and call.method not in _OPEN_PATHS:
-            rule.check({b"authorization": call.header("authorization")})
+        access, rule, limits = (
+            access_of_method(call.method),
+            self.services.token_rule,
+            self.services.client_limits,
+        )
+        if self.services.restrictions is not None:
+            self.services.restrictions.check_call(call.method, call.header)
+        if access.scope is None:
+            return
+        if rule is not None:
+            call.principal = rule.check({b"authorization": call.header("authorization")}, access.scope)
+        if limits is not None:
+            call.client_state = limits.take(call.principal, call.address)
 
     def answer(self, call: GrpcCall, message: bytes) -> None:
         """Answer a call with one message, now or later."""
+        if call.client_state is not None and not self._begin_waiting(call):
+            return
+        if self.services.tracing is not None:
+            call.trace = self.services.tracing.begin(
+                call.header("traceparent"), call.header("tracestate"), call.started_ns
+            )
+        if access_logger.isEnabledFor(logging.INFO):
+            call.request_id = _request_id_of(call)
         if call.method == INFER_PATH:
             inferring = Inferring(self.services, call, call.started_ns, call.timeout_s, call.encoding)
             call.on_left = inferring.leave
@@ -142,17 +154,61 @@ class GrpcService:
         task = asyncio.get_running_loop().create_task(answering)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if access_of_method(call.method).action is not None:  # it ends, and is noted, whoever waits for it
+            return
         call.on_left = task.cancel
         call.limit_time()
 
+    def _begin_waiting(self, call: GrpcCall) -> bool:
+        """Count a call among those of its client that wait; return whether it was not refused."""
+        limits, state = self.services.client_limits, call.client_state
+        if limits is None or state is None:
+            return True
+        try:
+            limits.begin(state)
+        except RefusedError as refusal:
+            call.fail(refusal)
+            return False
+        call.waiting_state = state
+        return True
+
     async def _answer(self, call: GrpcCall, message: bytes) -> None:
         kind, answer = self._methods[call.method]
+        action = access_of_method(call.method).action
         try:
-            response = (await answer(self._parsed(kind, call, message))).SerializeToString()
+            request = self._parsed(kind, call, message)
+            answering = answer(request) if action is None else self._recorded(call, action, request, answer)
+            response = (await answering).SerializeToString()
         except Exception as error:  # noqa: BLE001 - answered
             call.fail(error)
             return
         call.answer(*compress(response, call.encoding))
+
+    async def _recorded(self, call: GrpcCall, action: str, request: Message, answer: _Answer) -> Message:
+        """Await the answer to a call that changes something; note it before it begins, and before its answer.
+
+        Raises:
+            GraphboxError: of the call; or the audit log cannot be written, and nothing was changed.
+        """
+        audit, executor = self.services.audit, self.services.executor
+        call.request_id = call.request_id or _request_id_of(call)
+        noted = _audited_call(call, action, request)
+        number = await executor.run(lambda: audit.begin(noted))
+        error: Exception | None = None
+        response: Message | None = None
+        try:
+            response = await answer(request)
+        except Exception as caught:  # noqa: BLE001 - raised again
+            error = caught
+        result, message = _result_of(error, self.services.public_text)
+        try:
+            await executor.run(lambda: audit.end(number, noted, result, message))
+        except (GraphboxError, RefusedError) as caught:  # its entry says that it was begun
+            logger.error("the result of request %s is not in the audit log: %s", noted.request_id, caught)
+        if error is not None:
+            raise error
+        assert response is not None  # noqa: S101 - for the type checker
+        return response
 
     def _parsed(self, kind: Callable[[bytes], Message], call: GrpcCall, message: bytes) -> Message:
         if call.encoding:
@@ -208,7 +264,7 @@ class GrpcService:
     # Metadata
 
     async def _server_metadata(self, _request: messages.ServerMetadataRequest) -> Message:
-        return ParseDict(schema.server_metadata(), messages.ServerMetadataResponse())
+        return ParseDict(self._management.server_metadata(), messages.ServerMetadataResponse())
 
     async def _metadata(self, request: messages.ModelMetadataRequest) -> Message:
         found = await self._management.metadata(request.name, request.version or None)
@@ -248,22 +304,51 @@ class GrpcService:
         await self._management.change(name, verb, [*request.parameters])
 
 
-def _fixed(kind: Callable[[bytes], Message], response: Message) -> tuple[Callable[[bytes], Message], _Answer]:
-    """Return a method that always answers the same."""
-
-    async def answer(_request: Message) -> Message:
-        return response
-
-    return kind, answer
+def _request_id_of(call: GrpcCall) -> str:
+    """Return the id that the client gave a call, else a new one."""
+    given = call.header("x-request-id")
+    return given.decode() if REQUEST_ID.fullmatch(given) else next_request_id().decode()
 
 
-async def _refuse_registration(_request: Message) -> NoReturn:
-    raise InvalidRequestError("shared memory is not offered by this server", hint="send tensors in the body")
+def _audited_call(call: GrpcCall, action: str, request: Message) -> AuditRequest:
+    detail = MessageToDict(request, preserving_proto_field_name=True)
+    model = detail.pop("model_name", None)
+    if request.ByteSize() > _MAX_DETAIL_BYTES:
+        detail = {"body_bytes": request.ByteSize()}
+    return AuditRequest(
+        client=client_name(call.principal),
+        address=call.address,
+        action=action,
+        model=model,
+        version=None,
+        request_id=call.request_id,
+        detail=detail,
+    )
 
 
-async def _refuse_trace(_request: Message) -> NoReturn:
-    raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "unsupported", "the trace extension is not offered")
+def _result_of(error: Exception | None, public_text: PublicText) -> tuple[AuditResult, str | None]:
+    if error is None:
+        return "ok", None
+    if isinstance(error, GraphboxError):
+        return result_of_status(error.http_status), public_text(error.message)
+    if isinstance(error, RefusedError):
+        return result_of_status(error.status), error.message
+    return "failed", None
 
 
-async def _refuse_logging(_request: Message) -> NoReturn:
-    raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "unsupported", "the logging extension is not offered")
+def _log_call(call: GrpcCall, method: str, status: Status, seconds: float) -> None:
+    lease = call.lease
+    log_access(
+        AccessEntry(
+            "gRPC",
+            method,
+            method,
+            status.name,
+            seconds,
+            call.request_id,
+            call.principal.name if call.principal is not None else call.address,
+            None if lease is None else lease.name,
+            None if lease is None else lease.version,
+            call.sent_bytes,
+        )
+    )

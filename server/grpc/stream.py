@@ -9,8 +9,10 @@ from graphbox.server.grpc.call import GrpcCall
 from graphbox.server.grpc.codec import encode_stream_error, encode_stream_response
 from graphbox.server.grpc.inferring import Inferring
 from graphbox.server.grpc.status import OVERLOADED, Status, status_of
+from graphbox.server.inference import Lease
 from graphbox.server.problem import RefusedError
 from graphbox.server.services import Services
+from graphbox.server.tracing import RequestTrace
 
 __all__ = ["InferStream"]
 
@@ -21,7 +23,7 @@ _MAX_RUNNING = 16
 class _Place:
     """The place of one request among the responses of its stream."""
 
-    __slots__ = ("_stream", "encoding", "inferring", "message", "message_bytes", "response")
+    __slots__ = ("_stream", "encoding", "inferring", "lease", "message", "message_bytes", "response", "trace")
 
     def __init__(self, stream: InferStream, message: bytes, encoding: str) -> None:
         self._stream = stream
@@ -30,9 +32,21 @@ class _Place:
         self.encoding = encoding
         self.inferring: Inferring | None = None
         self.response: bytes | None = None
+        self.lease: Lease | None = None
+        self.trace: RequestTrace | None = None
 
-    def start(self, services: Services) -> None:
+    def start(self, services: Services, call: GrpcCall) -> None:
         """Begin to answer the request."""
+        if self.inferring is None and call.client_state is not None and services.client_limits is not None:
+            try:
+                services.client_limits.take(call.principal, call.address)
+            except RefusedError as refusal:
+                self.fail(refusal)
+                return
+        if services.tracing is not None:
+            self.trace = services.tracing.begin(
+                call.header("traceparent"), call.header("tracestate"), time.perf_counter_ns()
+            )
         self.inferring = Inferring(services, self, time.perf_counter_ns(), None, self.encoding)
         self.inferring.start(self.message)
 
@@ -47,10 +61,14 @@ class _Place:
         request_id = "" if self.inferring is None else self.inferring.request_id
         self._end(encode_stream_error(self._stream.text_of(error), request_id))
 
+    def header(self, name: str) -> bytes:
+        """Return a header of the stream's call, empty where it is missing."""
+        return self._stream.header(name)
+
     def _end(self, response: bytes) -> None:
         self.response = response
         self.message = b""
-        self._stream.ended()
+        self._stream.ended(self)
 
 
 class InferStream:
@@ -100,8 +118,11 @@ class InferStream:
             if place.response is None and place.inferring is not None:
                 place.inferring.leave()
 
-    def ended(self) -> None:
+    def ended(self, place: _Place) -> None:
         """Note that a request has its response; send those whose turn it is, and start others."""
+        if place.trace is not None and self._services.tracing is not None:
+            attributes = {"rpc.system": "grpc", "rpc.method": self._call.method}
+            self._services.tracing.end(place.trace, f"{self._call.method} request", attributes)
         self._running -= 1
         self._send_ready()
         self.begin_waiting()
@@ -115,7 +136,7 @@ class InferStream:
             while self._waiting and self._running < _MAX_RUNNING and not self._call.has_to_wait():
                 place = self._waiting.popleft()
                 self._running += 1
-                place.start(self._services)
+                place.start(self._services, self._call)
                 if self._waiting and self._waiting[0] is place:  # refused: until another one has ended
                     break
         finally:
@@ -128,6 +149,10 @@ class InferStream:
         self._running -= 1
         self._waiting.appendleft(place)
         return True
+
+    def header(self, name: str) -> bytes:
+        """Return a header of the call, empty where it is missing."""
+        return self._call.header(name)
 
     def text_of(self, error: BaseException) -> str:
         """Return the message of an error."""

@@ -74,7 +74,7 @@ class AsgiRunner:
         except BaseException:
             call.end()
             raise
-        if not exchange.is_answered:
+        if not exchange.is_answered and (exchange.on_answer is None or not exchange.status):
             call.end()
             raise RuntimeError("the application returned before its answer was complete")
 
@@ -133,7 +133,8 @@ class _Call:
 
     def end(self) -> None:
         """Close the connection if a part of the answer was sent."""
-        if self._exchange.status and not self._exchange.is_answered:
+        exchange = self._exchange
+        if exchange.status and not exchange.is_answered and exchange.on_answer is None:
             self._exchange.abort()
         self._leave()
 

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections import deque
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import cast
 
@@ -18,13 +19,13 @@ from graphbox.server.http.connections import Connections, Phase
 from graphbox.server.http.exchange import Application, Exchange
 from graphbox.server.problem import RefusedError, problem_body, too_large
 
-__all__ = ["HttpConnection"]
+__all__ = ["REQUEST_ID", "HttpConnection", "next_request_id"]
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 100
 # Requests that wait for the answer to an earlier one of the same connection.
 _MAX_PIPELINED = 64
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 # The first half tells processes apart, the second half requests.
 _ID_OF_PROCESS = os.urandom(4).hex().encode()
 _SINGLE_HEADERS = frozenset(
@@ -65,6 +66,8 @@ class HttpConnection(asyncio.Protocol):
         self._body = bytearray()
         self._first_body = b""
         self._body_bytes = 0
+        # Of a refused request whose connection stays: what is left of its body.
+        self._skipped_bytes = 0
         self._is_deaf = False
         self._has_progress = False
         self._unsent_bytes = 0
@@ -106,6 +109,10 @@ class HttpConnection(asyncio.Protocol):
         """Parse ``data`` and pass on the requests that are complete."""
         if self._is_deaf:
             return
+        if self._skipped_bytes:
+            data = self._skip(data)
+            if not data:
+                return
         self._has_progress = False
         try:
             self._parser.feed_data(data)
@@ -147,6 +154,8 @@ class HttpConnection(asyncio.Protocol):
                 self._next()
             elif not self._waiting:
                 self._transport.resume_reading()
+        elif self._phase is Phase.DISCARDING:
+            self._transport.resume_reading()
 
     # Of the parser
 
@@ -174,6 +183,8 @@ class HttpConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Admit or refuse the request."""
         self._has_progress = True
+        if self._is_deaf:
+            return  # an earlier answer was the last one, and the rest of the packet is parsed
         target = self._target
         if not target.startswith(b"/"):
             target = _origin_form(target)
@@ -183,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.version = parser.get_http_version()
         exchange.keeps_alive = parser.should_keep_alive()
         given = exchange.headers.get(b"x-request-id")
-        exchange.request_id = given if given and _REQUEST_ID.fullmatch(given) else _next_request_id()
+        exchange.request_id = given if given and REQUEST_ID.fullmatch(given) else next_request_id()
         self._incoming = exchange
         try:
             if len(exchange.headers) != len(self._header_list):
@@ -206,6 +217,8 @@ class HttpConnection(asyncio.Protocol):
         self._has_progress = True
         exchange = self._incoming
         if exchange is None or self._phase is Phase.DISCARDING:
+            if self._skipped_bytes:
+                self._skipped_bytes -= len(data)
             return
         size = len(data)
         self._body_bytes += size
@@ -228,7 +241,11 @@ class HttpConnection(asyncio.Protocol):
         self._has_progress = True
         exchange, self._incoming = self._incoming, None
         if self._phase is Phase.DISCARDING:
-            self.close()
+            self._skipped_bytes = 0
+            if exchange is not None and exchange.keeps_alive and not self.is_last:
+                self._move(Phase.IDLE)
+            else:
+                self.close()
             return
         if self._is_deaf:
             return
@@ -266,6 +283,10 @@ class HttpConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes of the current answer."""
         self._transport.write(data)
+
+    def write_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Send bytes of the current answer by one call to the system, without joining them."""
+        self._transport.writelines(pieces)
 
     async def drain(self) -> None:
         """Return when more may be written, or the client has left."""
@@ -383,16 +404,48 @@ class HttpConnection(asyncio.Protocol):
         has_body = exchange.headers.get(b"content-length", b"0") != b"0"
         has_body |= b"transfer-encoding" in exchange.headers
         self._current = exchange
+        left_bytes = self._bytes_to_skip(exchange, refusal)
         self._forget_body()
         if not has_body:
             self._incoming = None  # `on_message_complete` has nothing to pass on
             self._application.refuse(exchange, refusal)
             return
-        exchange.keeps_alive = False
+        exchange.keeps_alive = left_bytes is not None
+        self._skipped_bytes = left_bytes or 0
         self._move(Phase.DISCARDING)
         self._application.refuse(exchange, refusal)
         if self._connections.is_stopping:
             self.close()
+
+    def _bytes_to_skip(self, exchange: Exchange, refusal: RefusedError) -> int | None:
+        """Return the rest of a refused body after which the connection carries on; None: it does not.
+
+        Under overload, to connect again would cost as much as to drop some hundred kilobytes.
+        """
+        headers = exchange.headers
+        if refusal.status != HTTPStatus.SERVICE_UNAVAILABLE or not exchange.keeps_alive:
+            return None
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit() or b"expect" in headers:
+            return None
+        return max(0, int(length) - self._body_bytes)
+
+    def _skip(self, data: bytes) -> bytes:
+        """Drop what belongs to a refused body; return what follows it."""
+        left_bytes = self._skipped_bytes - len(data)
+        if left_bytes > 0:
+            self._skipped_bytes = left_bytes
+            return b""
+        rest = data[self._skipped_bytes :]
+        self._skipped_bytes = 0
+        self._parser = httptools.HttpRequestParser(self)  # the other one waits for the body
+        self._incoming = None
+        self._is_reading = False
+        if self.is_last:
+            self.close()
+            return b""
+        self._move(Phase.IDLE)
+        return rest
 
     def _refuse_text(self, error: Exception) -> None:
         """Refuse what is no HTTP, or has too many headers."""
@@ -413,6 +466,8 @@ class HttpConnection(asyncio.Protocol):
     def _answer_alone(self, status: HTTPStatus, code: str, message: str, headers: bytes = b"") -> None:
         """Refuse what is no request, and close the connection."""
         self._is_deaf = True
+        if self._phase is Phase.DISCARDING:
+            return  # its request is refused already; the rest of the body is dropped until the timer ends
         if self._current is not None or self._waiting:
             self.is_last = True  # the client would take it for the answer to an earlier request
             return
@@ -478,7 +533,8 @@ def _origin_form(target: bytes) -> bytes:
     return path + b"?" + parsed.query if parsed.query else path
 
 
-def _next_request_id() -> bytes:
+def next_request_id() -> bytes:
+    """Return an id for a request that has none."""
     return b"%b%08x" % (_ID_OF_PROCESS, next(_request_numbers))
 
 

@@ -33,6 +33,9 @@ class Phase(enum.Enum):
     ANSWERING = "the server"
     WRITING = "a client that does not read"
 
+    # By identity: that of `enum.Enum` is a function in Python, and each request looks phases up.
+    __hash__ = object.__hash__
+
 
 class _Waiting(Protocol):
     def time_out(self, phase: Phase) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
@@ -13,16 +13,22 @@ from graphbox.server.body import Body
 from graphbox.server.problem import RefusedError
 
 if TYPE_CHECKING:
+    from graphbox.server.access import Access, Principal
+    from graphbox.server.announced import Announcement
+    from graphbox.server.client_limits import ClientState
     from graphbox.server.http.connection import HttpConnection
+    from graphbox.server.inference import Lease
+    from graphbox.server.tracing import RequestTrace
 
-__all__ = ["Application", "Exchange", "Headers"]
+__all__ = ["AnswerBody", "Application", "Exchange", "Headers"]
 
 Headers = Iterable[tuple[bytes, bytes]]
+AnswerBody = bytes | Sequence[bytes | memoryview]
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-# A copy of a larger body costs more than another call to the system.
+# A copy of a larger body costs more than to pass its pieces to the system.
 _COPIED_BYTES = 64 * 1024
 _NO_BODY = frozenset({204, 304})
 
@@ -67,29 +73,47 @@ class Exchange:
         status: of the answer; 0 before it.
         is_answered: whether the answer is complete.
         on_left: called once if the client leaves before the answer is complete.
+        on_answer: takes the whole answer, instead of the client, for as long as it is set.
+        access: to the route, where it was looked up.
+        principal: who sends the request; None: the server has no tokens, or the path is open.
+        client_state: of the limits for each client; None: there are none.
+        waiting_state: the same, while the request is counted among those that wait.
+        lease: of the model version that answers; None: none does, or it is not known here.
+        trace: of the request; None: requests are not traced.
+        sent_bytes: of the answer's body.
+        announcement: of a large body that is being received.
     """
 
     __slots__ = (
         "_connection",
         "_is_chunked",
+        "access",
+        "announcement",
         "body",
+        "client_state",
         "counted_bytes",
         "header_list",
         "headers",
         "is_answered",
         "keeps_alive",
+        "lease",
         "method",
+        "on_answer",
         "on_left",
         "path",
+        "principal",
         "query",
         "received_ns",
         "request_id",
         "route",
         "scope",
+        "sent_bytes",
         "started_ns",
         "status",
         "target",
+        "trace",
         "version",
+        "waiting_state",
     )
 
     def __init__(
@@ -114,6 +138,15 @@ class Exchange:
         self.status = 0
         self.is_answered = False
         self.on_left: Callable[[], None] | None = None
+        self.on_answer: Callable[[int, Headers, AnswerBody], None] | None = None
+        self.access: Access | None = None
+        self.principal: Principal | None = None
+        self.client_state: ClientState | None = None
+        self.waiting_state: ClientState | None = None
+        self.lease: Lease | None = None
+        self.trace: RequestTrace | None = None
+        self.sent_bytes = 0
+        self.announcement: Announcement | None = None
 
     @property
     def decoded_path(self) -> str:
@@ -139,27 +172,32 @@ class Exchange:
         """Return a header, empty when it is missing."""
         return self.headers.get(name, b"").decode("latin-1")
 
-    def respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
+    def respond(self, status: int, headers: Headers, body: AnswerBody = b"") -> None:
         """Send the whole answer. Does nothing where the client left or was answered.
 
         Args:
             status: HTTP status.
             headers: without ``content-length``.
-            body: left out of the answer to HEAD.
+            body: whole or in pieces, whose memory must not change; left out of the answer to HEAD.
         """
+        if self.on_answer is not None:
+            self.status = status
+            self.on_answer(status, headers, body)
+            return
         if self.is_answered:
             return
         self.status = status
+        pieces = (body,) if isinstance(body, bytes) else body
+        size_bytes = self.sent_bytes = sum(map(len, pieces))
         if status not in _NO_BODY:
-            headers = (*headers, (b"content-length", b"%d" % len(body)))
+            headers = (*headers, (b"content-length", b"%d" % size_bytes))
         head = self._head(status, headers)
-        if self.method == "HEAD" or not body:
+        if self.method == "HEAD":
             self._connection.write(head)
-        elif len(body) <= _COPIED_BYTES:
-            self._connection.write(head + body)
+        elif size_bytes <= _COPIED_BYTES:
+            self._connection.write(b"".join((head, *pieces)))
         else:
-            self._connection.write(head)
-            self._connection.write(body)
+            self._connection.write_pieces((head, *pieces))
         self._complete()
 
     def start(self, status: int, headers: Headers) -> None:
@@ -181,6 +219,7 @@ class Exchange:
         """Send a part of the body."""
         if not data or self.method == "HEAD" or self.is_answered:
             return
+        self.sent_bytes += len(data)
         self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
 
     def finish(self) -> None:

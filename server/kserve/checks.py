@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphbox.artifact import TensorSpec
-from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.errors import InvalidRequestError, did_you_mean
 from graphbox.server.body import shorten
 
 __all__ = [
@@ -15,20 +15,29 @@ __all__ = [
     "REQUEST_PARAMETERS",
     "check_all_given",
     "check_parameters",
+    "check_routing_key",
     "check_rows",
     "check_shape",
     "priority_of",
-    "refuse_classification",
     "refuse_sequences",
     "repeated",
     "spec_of",
     "timeout_s_of",
 ]
 
-INPUT_PARAMETERS = frozenset({"binary_data_size"})
-OUTPUT_PARAMETERS = frozenset({"binary_data", "classification"})
+_REGION = ("shared_memory_byte_size", "shared_memory_offset", "shared_memory_region")
+INPUT_PARAMETERS = frozenset({"binary_data_size", *_REGION})
+OUTPUT_PARAMETERS = frozenset({"binary_data", "classification", *_REGION})
 REQUEST_PARAMETERS = frozenset(
-    {"binary_data_output", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout"}
+    {
+        "binary_data_output",
+        "priority",
+        "routing_key",
+        "sequence_end",
+        "sequence_id",
+        "sequence_start",
+        "timeout",
+    }
 )
 _SCALARS = (str, int, float, bool)
 _MAX_RANK = 8
@@ -132,14 +141,7 @@ def check_parameters(parameters: Mapping[str, Any], where: str, known: frozenset
 
     Raises:
         InvalidRequestError: one is.
-        NotFoundError: a shared memory region is named.
     """
-    if "shared_memory_region" in parameters:
-        raise NotFoundError(
-            "no shared memory region is registered: this server does not offer shared memory",
-            where=where,
-            hint="send the tensor in the body",
-        )
     if not parameters.keys() <= known:
         unknown = min(parameters.keys() - known)
         raise InvalidRequestError(
@@ -166,19 +168,6 @@ def refuse_sequences(parameters: Mapping[str, Any]) -> None:
             )
 
 
-def refuse_classification(parameters: Mapping[str, Any], where: str) -> None:
-    """Reject the parameter of the classification extension, which is not offered, unless it asks for nothing.
-
-    Raises:
-        InvalidRequestError: it does not.
-    """
-    if parameters.get("classification"):
-        raise InvalidRequestError(
-            "the classification extension is not offered: the outputs are vectors, not class scores",
-            where=f"{where}.parameters.classification",
-        )
-
-
 def priority_of(parameters: Mapping[str, Any]) -> int:
     """Return the priority of a request: 1 goes first, 0 has no wish.
 
@@ -193,6 +182,18 @@ def priority_of(parameters: Mapping[str, Any]) -> int:
             where="parameters.priority",
         )
     return priority
+
+
+def check_routing_key(parameters: Mapping[str, Any]) -> None:
+    """Reject a routing key that is no text.
+
+    Raises:
+        InvalidRequestError: it is another value.
+    """
+    if not isinstance(parameters.get("routing_key", ""), str):
+        raise InvalidRequestError(
+            f"expected a string, received {parameters['routing_key']!r:.64}", where="parameters.routing_key"
+        )
 
 
 def timeout_s_of(parameters: Mapping[str, Any]) -> float | None:

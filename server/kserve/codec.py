@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from graphbox.artifact import TensorSpec
 from graphbox.deploy.signature import Signature
 from graphbox.errors import InvalidRequestError, did_you_mean
 from graphbox.server.body import Body, parse_object, shorten
@@ -27,15 +26,17 @@ from graphbox.server.kserve.checks import (
     REQUEST_PARAMETERS,
     check_all_given,
     check_parameters,
+    check_routing_key,
     check_rows,
     check_shape,
     priority_of,
-    refuse_classification,
     refuse_sequences,
     repeated,
     spec_of,
     timeout_s_of,
 )
+from graphbox.server.kserve.outputs import OutputOptions, delivered, options_of
+from graphbox.server.kserve.shared_memory import REGION_PARAMETERS, SharedMemory, region_part
 from graphbox.server.kserve.tensors import (
     DATATYPES,
     MAX_ELEMENT_BYTES,
@@ -52,10 +53,13 @@ from graphbox.server.settings import RequestLimits
 __all__ = [
     "InferRequest",
     "InferResponse",
+    "RequestHead",
+    "RequestHeads",
     "RequestedOutput",
     "decode_request",
     "decompress",
     "encode_response",
+    "routing_key_in",
 ]
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -63,7 +67,13 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 _REQUEST_FIELDS = frozenset({"id", "inputs", "outputs", "parameters"})
 _INPUT_FIELDS = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _OUTPUT_FIELDS = frozenset({"name", "parameters"})
+_BINARY_ALONE = frozenset({"binary_data"})
+_NOTHING: frozenset[str] = frozenset()
 _MAX_DIGITS = 20
+# Of valid requests with other JSON parts; the memory of one is about a kilobyte.
+_MOST_CACHED_HEADS = 256
+_LONGEST_CACHED_HEAD_BYTES = 1024
+_Place = tuple[str, str, list[int], int, int, str]
 # Below this, compression costs more than it saves.
 _COMPRESS_FROM_BYTES = 1024
 _GZIP, _ZLIB = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS
@@ -88,6 +98,7 @@ class InferRequest:
         parameters: those that the model reads.
         timeout_s: time limit, or None.
         priority: requests of a lower one go first; 0: that of no wish.
+        options: further wishes about single outputs, by name.
     """
 
     id: str | None
@@ -96,14 +107,42 @@ class InferRequest:
     parameters: dict[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
     priority: int = 0
+    options: Mapping[str, OutputOptions] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class InferResponse:
-    """A response ready to send. ``header_length`` is None when the body is JSON alone."""
+    """A response ready to send.
 
-    body: bytes
+    Attributes:
+        pieces: of the body, in order; large tensors are not copied.
+        header_length: size of the JSON part; None when the body is JSON alone.
+    """
+
+    pieces: list[bytes | memoryview]
     header_length: int | None
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """The JSON part of a request whose tensors are all binary: equal ones mean the same for a signature.
+
+    Attributes:
+        tensors: name, datatype, shape, begin and end in the bytes after the JSON part, and field.
+        binary_bytes: size of all of them.
+        outputs, parameters, timeout_s, priority: see `InferRequest`.
+    """
+
+    tensors: list[_Place]
+    binary_bytes: int
+    outputs: list[RequestedOutput]
+    parameters: dict[str, Any]
+    timeout_s: float | None
+    priority: int
+
+
+RequestHeads = dict[bytes, RequestHead]
+"""Request heads of one signature and its limits, by their JSON: clients repeat them byte by byte."""
 
 
 def decompress(body: Body, encoding: str, limit_bytes: int) -> Body:
@@ -140,7 +179,12 @@ def decompress(body: Body, encoding: str, limit_bytes: int) -> Body:
 
 
 def decode_request(
-    body: Body, header_length: str | None, signature: Signature, limits: RequestLimits
+    body: Body,
+    header_length: str | None,
+    signature: Signature,
+    limits: RequestLimits,
+    heads: RequestHeads | None = None,
+    regions: SharedMemory | None = None,
 ) -> InferRequest:
     """Parse and validate the body of an infer request.
 
@@ -150,32 +194,102 @@ def decode_request(
             the body is the only input of the model.
         signature: of the model.
         limits: on the request.
+        heads: JSON parts that were valid for the same signature and limits; read and added to.
+        regions: of shared memory; None: the server offers none.
 
     Raises:
         InvalidRequestError: any deviation from the protocol or from the signature.
-        NotFoundError: a shared memory region is named.
+        NotFoundError: a shared memory region is named that is not registered.
         RefusedError: 413, the JSON part is too large.
     """
     length = _json_length(header_length, len(body))
     if length == 0 and header_length is not None:
         return _decode_raw(body, signature, limits)
     view = memoryview(body)
-    message = parse_object(view[:length], limits.max_json_bytes)
+    if heads is None or header_length is None or length > _LONGEST_CACHED_HEAD_BYTES:
+        return _decode_json(view[:length], view[length:], signature, limits, regions)[0]
+    json_part = bytes(view[:length])
+    head = heads.get(json_part)
+    if head is not None and head.binary_bytes == len(body) - length:
+        return _decode_known(head, view[length:], signature)
+    request, head = _decode_json(json_part, view[length:], signature, limits, regions)
+    if head is not None:
+        if len(heads) >= _MOST_CACHED_HEADS:
+            heads.clear()
+        heads[json_part] = head
+    return request
+
+
+def _decode_known(head: RequestHead, binary: memoryview, signature: Signature) -> InferRequest:
+    """Return the request of a JSON part that was valid before, and of as many bytes after it."""
+    tensors = {
+        name: decode_binary(binary[begin:end], datatype, shape, where)
+        for name, datatype, shape, begin, end, where in head.tensors
+    }
+    if signature.defaults:
+        tensors = signature.completed(tensors)
+    return InferRequest(None, tensors, head.outputs, head.parameters, head.timeout_s, head.priority)
+
+
+def _decode_json(
+    json_part: Body | memoryview,
+    binary: memoryview,
+    signature: Signature,
+    limits: RequestLimits,
+    regions: SharedMemory | None,
+) -> tuple[InferRequest, RequestHead | None]:
+    """Return the request of any JSON part, and what can be kept of it: None where it has more than settings.
+
+    Raises:
+        See `decode_request`.
+    """
+    message = parse_object(json_part, limits.max_json_bytes)
     _expect_fields(message, _REQUEST_FIELDS, "request")
     identifier = message.get("id")
     if identifier is not None and not isinstance(identifier, str):
         raise InvalidRequestError(f"expected a string, received {identifier!r:.64}", where="id")
     parameters = _parameters(message, "parameters", REQUEST_PARAMETERS | signature.parameters)
     refuse_sequences(parameters)
+    check_routing_key(parameters)
     binary_outputs = _flag(parameters, "binary_data_output", "parameters", False)
-    return InferRequest(
+    places: list[_Place] = []
+    options: dict[str, OutputOptions] = {}
+    inputs = _decode_inputs(message, binary, signature, limits.max_rows, places, regions)
+    request = InferRequest(
         identifier,
-        _decode_inputs(message, view[length:], signature, limits.max_rows),
-        _decode_outputs(message.get("outputs"), signature.outputs, binary_outputs),
+        inputs,
+        _decode_outputs(message.get("outputs"), signature, binary_outputs, options, regions),
         {name: value for name, value in parameters.items() if name in signature.parameters},
         timeout_s_of(parameters),
         priority_of(parameters),
+        options,
     )
+    if identifier is not None or options or len(places) < len(message["inputs"]):
+        return request, None
+    settings = request.outputs, request.parameters, request.timeout_s, request.priority
+    return request, RequestHead(places, len(binary), *settings)
+
+
+def routing_key_in(body: Body, header_length: str | None, max_json_bytes: int) -> bytes | None:
+    """Return the parameter ``routing_key`` of a request that is not decoded yet.
+
+    Args:
+        body: the body, decompressed.
+        header_length: see `decode_request`.
+        max_json_bytes: largest JSON part.
+
+    Returns:
+        The key in UTF-8; None: there is none, or the request cannot be read, which `decode_request` reports.
+    """
+    try:
+        json_part = memoryview(body)[: _json_length(header_length, len(body))]
+        if len(json_part) > max_json_bytes or b"routing_key" not in bytes(json_part):
+            return None
+        parameters = parse_object(json_part, max_json_bytes).get("parameters")
+    except (InvalidRequestError, RefusedError):
+        return None
+    key = parameters.get("routing_key") if isinstance(parameters, dict) else None
+    return key.encode() if isinstance(key, str) and key else None
 
 
 def _json_length(header_length: str | None, body_bytes: int) -> int:
@@ -260,8 +374,14 @@ def _flag(parameters: dict[str, Any], name: str, where: str, default: bool) -> b
 
 
 def _decode_inputs(
-    message: dict[str, Any], binary: memoryview, signature: Signature, max_rows: int
+    message: dict[str, Any],
+    binary: memoryview,
+    signature: Signature,
+    max_rows: int,
+    places: list[_Place],
+    regions: SharedMemory | None,
 ) -> dict[str, Tensor]:
+    """Return the inputs; add the places of binary ones to ``places``, see `RequestHead.tensors`."""
     specs = signature.inputs
     listed = message.get("inputs")
     if not isinstance(listed, list) or not listed:
@@ -283,7 +403,11 @@ def _decode_inputs(
         # The size of the body limits lists: several rows have one value each, or one row has many.
         limit = None if spec.name in signature.lists else max_rows
         shape = check_shape(entry.get("datatype"), entry.get("shape"), spec, limit, where)
-        size = _binary_size(entry, where)
+        parameters = _parameters(entry, f"{where}.parameters", INPUT_PARAMETERS)
+        if parameters and not REGION_PARAMETERS.isdisjoint(parameters):
+            tensors[spec.name] = _of_region(entry, parameters, spec.datatype, shape, regions, where)
+            continue
+        size = _binary_size(entry, parameters, where)
         if size is None:
             tensors[spec.name] = decode_json(entry.get("data"), spec.datatype, shape, f"{where}.data")
             continue
@@ -293,6 +417,7 @@ def _decode_inputs(
                 where=f"{where}.parameters.binary_data_size",
             )
         tensors[spec.name] = decode_binary(binary[offset : offset + size], spec.datatype, shape, where)
+        places.append((spec.name, spec.datatype, shape, offset, offset + size, where))
         offset += size
     if offset != len(binary):
         raise InvalidRequestError(
@@ -310,8 +435,25 @@ def _name_of(entry: dict[str, Any], where: str) -> str:
     return name
 
 
-def _binary_size(entry: dict[str, Any], where: str) -> int | None:
-    parameters = _parameters(entry, f"{where}.parameters", INPUT_PARAMETERS)
+def _of_region(
+    entry: dict[str, Any],
+    parameters: dict[str, Any],
+    datatype: str,
+    shape: Sequence[int],
+    regions: SharedMemory | None,
+    where: str,
+) -> Tensor:
+    """Return an input that is in shared memory."""
+    part = region_part(parameters, regions, where)
+    if "data" in entry or "binary_data_size" in parameters:
+        raise InvalidRequestError(
+            "expected either `data`, the parameter binary_data_size or a shared memory region", where=where
+        )
+    content = memoryview(b"") if part is None else part.read(where)
+    return decode_binary(content, datatype, shape, where)
+
+
+def _binary_size(entry: dict[str, Any], parameters: dict[str, Any], where: str) -> int | None:
     size = parameters.get("binary_data_size")
     if size is None:
         if "data" not in entry:
@@ -328,7 +470,15 @@ def _binary_size(entry: dict[str, Any], where: str) -> int | None:
     return size
 
 
-def _decode_outputs(listed: Any, specs: Mapping[str, TensorSpec], binary: bool) -> list[RequestedOutput]:
+def _decode_outputs(
+    listed: Any,
+    signature: Signature,
+    binary: bool,
+    options: dict[str, OutputOptions],
+    regions: SharedMemory | None,
+) -> list[RequestedOutput]:
+    """Return the wanted outputs; add further wishes about them to ``options``."""
+    specs = signature.outputs
     if listed is None or listed == []:
         return [RequestedOutput(name, binary) for name in specs]
     if not isinstance(listed, list):
@@ -343,17 +493,26 @@ def _decode_outputs(listed: Any, specs: Mapping[str, TensorSpec], binary: bool) 
         if name in wanted:
             raise repeated(name, where, "output")
         parameters = _parameters(entry, f"{where}.parameters", OUTPUT_PARAMETERS)
-        refuse_classification(parameters, where)
+        if not parameters.keys() <= _BINARY_ALONE:
+            found = options_of(name, parameters, signature, regions, where)
+            if found is not None:
+                options[name] = found
         wanted[name] = RequestedOutput(name, _flag(parameters, "binary_data", f"{where}.parameters", binary))
     return list(wanted.values())
 
 
 def encode_response(
-    model: str, version: str, request: InferRequest, tensors: Mapping[str, Tensor]
+    model: str, version: str, request: InferRequest, tensors: Mapping[str, Tensor], rows_sequence: int = 0
 ) -> InferResponse:
-    """Return the response body with the outputs the request asked for, in its order."""
-    pieces: list[bytes] = []
+    """Return the response with the outputs the request asked for, in its order.
+
+    A model version with row updates has the number of the last one as the parameter ``rows_sequence``.
+    """
+    pieces: list[bytes | memoryview] = []
     outputs: list[dict[str, Any]] = []
+    placed: frozenset[str] = _NOTHING
+    if request.options:
+        tensors, placed = delivered(tensors, request.options)
     for wanted in request.outputs:
         tensor = tensors[wanted.name]
         entry: dict[str, Any] = {
@@ -361,7 +520,9 @@ def encode_response(
             "datatype": datatype_of(tensor.dtype),
             "shape": list(tensor.shape),
         }
-        if wanted.binary:
+        if wanted.name in placed:  # the client knows where
+            pass
+        elif wanted.binary:
             raw = encode_binary(tensor)
             entry["parameters"] = {"binary_data_size": len(raw)}
             pieces.append(raw)
@@ -371,10 +532,10 @@ def encode_response(
     message: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
     if request.id is not None:
         message["id"] = request.id
+    if rows_sequence:
+        message["parameters"] = {"rows_sequence": rows_sequence}
     header = orjson.dumps(message, option=orjson.OPT_SERIALIZE_NUMPY)
-    if not pieces:
-        return InferResponse(header, None)
-    return InferResponse(b"".join([header, *pieces]), len(header))
+    return InferResponse([header, *pieces], len(header) if pieces else None)
 
 
 def compress(body: bytes, accept_encoding: str) -> tuple[bytes, str | None]:

@@ -24,10 +24,15 @@ class Management:
     """
 
     def __init__(self, services: Services) -> None:
-        self._settings = services.settings
+        self._has_shared_memory = services.shared_memory is not None
+        self._has_tokens = services.token_rule is not None
         self._repository = services.repository
         self._inference = services.inference
         self._executor = services.executor
+
+    def server_metadata(self) -> dict[str, Any]:
+        """Return name, version and extensions of the server."""
+        return schema.server_metadata(has_shared_memory=self._has_shared_memory)
 
     def is_ready(self) -> bool:
         """Return whether every model that should be served answers."""
@@ -114,12 +119,13 @@ class Management:
                 "expected no model files or settings: models come from the workspace, never from a request",
                 where="parameters",
             )
-        if self._settings.token is None:
+        if not self._has_tokens:
             raise RefusedError(
                 HTTPStatus.FORBIDDEN,
                 "token_required",
                 f"{verb} is refused on a server without a token",
-                hint="start it with --token; a version that is promoted is served without a request",
+                hint="start it with --token or --token-file; "
+                "a version that is promoted is served without a request",
             )
         act = self._repository.load if verb == "load" else self._repository.unload
         await self._executor.run(lambda: act(name))

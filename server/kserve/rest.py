@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,6 @@ from graphbox.server.body import Body, json_too_large, parse_object
 from graphbox.server.defects import answer_defect
 from graphbox.server.http.exchange import Exchange
 from graphbox.server.inference import Lease
-from graphbox.server.kserve import schema
 from graphbox.server.kserve.codec import (
     HEADER_LENGTH,
     InferRequest,
@@ -30,11 +30,16 @@ from graphbox.server.kserve.codec import (
     decode_request,
     decompress,
     encode_response,
+    routing_key_in,
 )
 from graphbox.server.kserve.management import Management
+from graphbox.server.kserve.outputs import SMALL_DELIVERY_BYTES
+from graphbox.server.kserve.rest_extensions import ExtensionRoute, ExtensionRoutes
+from graphbox.server.kserve.shared_memory import names_region
 from graphbox.server.kserve.tensors import Tensor
 from graphbox.server.problem import RefusedError, kserve_error, one_line
 from graphbox.server.services import Services
+from graphbox.server.traffic import ROUTING_KEY_HEADER
 
 __all__ = ["KServe"]
 
@@ -55,7 +60,7 @@ _INFER_ROUTE = "/v2/models/{model}/infer"
 class Answer:
     """The response to one request."""
 
-    body: bytes
+    body: bytes | list[bytes | memoryview]
     status: int = 200
     headers: tuple[tuple[bytes, bytes], ...] = _JSON_HEADERS
 
@@ -72,6 +77,9 @@ class KServe:
         self._inference = services.inference
         self._executor = services.executor
         self._settings = services.settings
+        self._regions = services.shared_memory
+        self._traces = services.trace_settings
+        self._extensions = ExtensionRoutes(services)
         self._of_server: dict[tuple[str, ...], tuple[str, Callable[[Exchange], Awaitable[Answer]]]] = {
             (): ("GET", self._server_metadata),
             ("health", "live"): ("GET", self._healthy),
@@ -87,16 +95,24 @@ class KServe:
         }
 
     def admit(self, exchange: Exchange) -> None:
-        """Refuse the JSON of an infer request that is too large, before it is read.
+        """Refuse a large infer request before its body is read: its JSON is too large, or too much waits.
 
         Raises:
-            RefusedError: 413.
+            RefusedError: 413 or 503.
         """
         headers = exchange.headers
-        if _HEADER_LENGTH in headers or b"content-encoding" in headers:
-            return
-        if int(headers.get(b"content-length", b"0")) > self._settings.max_json_bytes:
+        length = int(headers.get(b"content-length", b"0"))
+        is_json = _HEADER_LENGTH not in headers and b"content-encoding" not in headers
+        if is_json and length > self._settings.max_json_bytes:
             raise json_too_large(self._settings.max_json_bytes)
+        if length <= _SMALL_BODY_BYTES:
+            return
+        match = _INFER_PATH.fullmatch(exchange.path)
+        if match is not None and exchange.method == "POST":
+            version = match[2].decode() if match[2] else None
+            # Other errors are those of the request, once it is there.
+            with contextlib.suppress(GraphboxError):
+                exchange.announcement = self._inference.announce(match[1].decode(), version, length)
 
     def answer_now(self, exchange: Exchange) -> bool:
         """Answer a request for inference without a task, if it is one that allows that; return whether it is.
@@ -108,10 +124,15 @@ class KServe:
             return False
         if len(exchange.body) > _SMALL_BODY_BYTES or b"content-encoding" in exchange.headers:
             return False
+        if self._regions is not None and names_region(exchange.body):
+            return False
         name, version = match[1].decode(), match[2].decode() if match[2] else None
         exchange.route = _INFER_ROUTE
         try:
-            lease = self._inference.enter_now(name, version)
+            key = None
+            if version is None and self._inference.splits_requests:
+                key = self._routing_key(exchange, exchange.body)
+            lease = self._inference.enter_now(name, version, key)
             if lease is None:
                 return False
         except GraphboxError as error:
@@ -148,6 +169,9 @@ class KServe:
             _expect_method(exchange, of_server[0])
             return await of_server[1](exchange)
         exchange.route = "unmatched"
+        extension = self._extensions.find(segments)
+        if extension is not None:
+            return await self._extend(exchange, extension)
         match segments:
             case ["models", name, "versions", version, *rest] if len(rest) <= 1:
                 return await self._route_model(exchange, name, version, rest)
@@ -157,14 +181,6 @@ class KServe:
                 exchange.route = f"/v2/repository/models/{{model}}/{verb}"
                 _expect_method(exchange, "POST")
                 return await self._change(exchange, name, "load" if verb == "load" else "unload")
-            case ["systemsharedmemory" | "cudasharedmemory", *rest]:
-                exchange.route = f"/v2/{segments[0]}"
-                return _shared_memory(exchange, rest)
-            case ["logging" | "trace", *_]:
-                exchange.route = f"/v2/{segments[0]}"
-                raise RefusedError(
-                    HTTPStatus.NOT_IMPLEMENTED, "unsupported", f"the {segments[0]} extension is not offered"
-                )
         raise _unknown_path()
 
     async def _route_model(
@@ -186,7 +202,7 @@ class KServe:
     # Server
 
     async def _server_metadata(self, _exchange: Exchange) -> Answer:
-        return _json(schema.server_metadata())
+        return _json(self._management.server_metadata())
 
     async def _healthy(self, _exchange: Exchange) -> Answer:
         return Answer(b"", headers=())
@@ -211,6 +227,15 @@ class KServe:
         await self._management.change(name, verb, names)
         return Answer(b"", headers=())
 
+    async def _extend(self, exchange: Exchange, route: ExtensionRoute) -> Answer:
+        exchange.route = route.template
+        answer = route.answers.get(exchange.method)
+        if answer is None:
+            raise _wrong_method(exchange, *route.answers)
+        message = await self._json_object(exchange) if exchange.method == "POST" else {}
+        found = await answer(message)
+        return Answer(b"", headers=()) if found is None else _json(found)
+
     # One model
 
     async def _metadata(self, _exchange: Exchange, name: str, version: str | None) -> Answer:
@@ -230,7 +255,10 @@ class KServe:
 
     async def _infer_later(self, exchange: Exchange, name: str, version: str | None) -> None:
         """Open the model and decode the request, on threads as far as needed, then run it."""
-        lease = await self._inference.enter(name, version)
+        key = None
+        if version is None and self._inference.splits_requests:
+            key = await self._routing_key_of_large(exchange)
+        lease = await self._inference.enter(name, version, key)
         try:
             request = await self._decode_large(exchange, lease)
         except asyncio.CancelledError:
@@ -240,6 +268,25 @@ class KServe:
             self._fail(exchange, lease, error)
             return
         self._run(exchange, lease, request)
+
+    async def _routing_key_of_large(self, exchange: Exchange) -> bytes | None:
+        """Return the routing key of a request; its body is decompressed on a thread."""
+        encoding = exchange.header(b"content-encoding").strip().lower()
+        if not encoding or ROUTING_KEY_HEADER in exchange.headers:
+            return self._routing_key(exchange, exchange.body)
+        limit_bytes = self._settings.max_body_bytes
+        return await self._executor.run(
+            lambda: self._routing_key(exchange, decompress(exchange.body, encoding, limit_bytes))
+        )
+
+    def _routing_key(self, exchange: Exchange, body: Body) -> bytes | None:
+        """Return the routing key of the header, else of the parameters; None: the request has none."""
+        key = exchange.headers.get(ROUTING_KEY_HEADER)
+        if key:
+            return key
+        length = exchange.headers.get(_HEADER_LENGTH)
+        header_length = None if length is None else length.decode("latin-1")
+        return routing_key_in(body, header_length, self._settings.max_json_bytes)
 
     def _infer_now(self, exchange: Exchange, lease: Lease) -> None:
         try:
@@ -252,7 +299,8 @@ class KServe:
     async def _decode_large(self, exchange: Exchange, lease: Lease) -> InferRequest:
         encoding = exchange.header(b"content-encoding").strip().lower()
         body = exchange.body
-        if len(body) <= _SMALL_BODY_BYTES and not encoding:
+        reads_region = self._regions is not None and names_region(body)
+        if len(body) <= _SMALL_BODY_BYTES and not encoding and not reads_region:
             return self._decode(exchange, lease, body)
         limit_bytes = self._settings.max_body_bytes
         return await self._executor.run(
@@ -262,10 +310,11 @@ class KServe:
     def _decode(self, exchange: Exchange, lease: Lease, body: Body) -> InferRequest:
         length = exchange.headers.get(_HEADER_LENGTH)
         header_length = None if length is None else length.decode("latin-1")
-        return decode_request(body, header_length, lease.signature, lease.limits)
+        return decode_request(body, header_length, lease.signature, lease.limits, lease.heads, self._regions)
 
     def _run(self, exchange: Exchange, lease: Lease, request: InferRequest) -> None:
         """Run a decoded request; the answer follows."""
+        exchange.lease = lease
         call = Call(
             request.inputs,
             request.parameters,
@@ -275,6 +324,8 @@ class KServe:
             exchange.received_ns,
             time.perf_counter_ns(),
         )
+        if exchange.announcement is not None:
+            exchange.announcement.arrived(lease.work_ns(call))
         try:
             lease.submit(call, lambda outcome: self._finish(exchange, lease, request, call, outcome))
         except Exception as error:  # noqa: BLE001 - answered
@@ -293,7 +344,9 @@ class KServe:
         accepted = exchange.headers.get(b"accept-encoding", b"").decode("latin-1")
 
         def encode() -> Answer:
-            return _infer_answer(encode_response(lease.name, lease.version, request, outputs), accepted)
+            sequence = outcome.rows_sequence
+            found = encode_response(lease.name, lease.version, request, outputs, sequence)
+            return _infer_answer(found, accepted)
 
         def send(found: Callable[[], Answer]) -> None:
             try:
@@ -302,6 +355,12 @@ class KServe:
                 self._fail(exchange, lease, error)
                 return
             lease.answered(call, outcome, rows)
+            if self._traces.sampler is not None:
+                self._traces.sampler.answered(lease.name, lease.version, request.id or "", call, outcome)
+            if exchange.trace is not None:
+                exchange.trace.executed(
+                    lease.name, lease.version, call.decoded_ns, outcome.begun_ns, outcome.ended_ns
+                )
             lease.leave()
             exchange.on_left = None
             exchange.respond(answer.status, answer.headers, answer.body)
@@ -315,11 +374,13 @@ class KServe:
         except RefusedError as refusal:
             self._fail(exchange, lease, refusal)
             return
-        encoding.add_done_callback(lambda done: loop.call_soon_threadsafe(send_unless_left, done))
 
         def send_unless_left(done: Future[Answer]) -> None:
             if not exchange.is_answered and not done.cancelled():
                 send(done.result)
+
+        # Last: it may have ended by now, and the callback runs at once.
+        encoding.add_done_callback(lambda done: loop.call_soon_threadsafe(send_unless_left, done))
 
     def _fail(self, exchange: Exchange, lease: Lease, error: Exception | None) -> None:
         """Count and answer a request that is refused or failed."""
@@ -356,33 +417,20 @@ def _segments(exchange: Exchange) -> tuple[str, ...]:
 
 def _expect_method(exchange: Exchange, method: str) -> None:
     if exchange.method != method:
-        raise RefusedError(
-            HTTPStatus.METHOD_NOT_ALLOWED,
-            "method_not_allowed",
-            f"expected the method {method}, received {exchange.method}",
-            headers={"allow": method},
-        )
+        raise _wrong_method(exchange, method)
+
+
+def _wrong_method(exchange: Exchange, *allowed: str) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        f"expected the method {' or '.join(allowed)}, received {exchange.method}",
+        headers={"allow": ", ".join(allowed)},
+    )
 
 
 def _unknown_path() -> NotFoundError:
     return NotFoundError("no such path in the KServe protocol v2")
-
-
-def _shared_memory(exchange: Exchange, rest: list[str]) -> Answer:
-    """Answer as a server in which no region is registered, nor can be."""
-    verb = rest[-1] if rest else ""
-    if verb == "status":
-        _expect_method(exchange, "GET")
-        return Answer(b"[]")
-    if verb == "unregister":
-        _expect_method(exchange, "POST")
-        return Answer(b"", headers=())
-    if verb == "register":
-        _expect_method(exchange, "POST")
-        raise InvalidRequestError(
-            "shared memory is not offered by this server", hint="send tensors in the body"
-        )
-    raise _unknown_path()
 
 
 def _json(value: Any) -> Answer:
@@ -391,6 +439,8 @@ def _json(value: Any) -> Answer:
 
 def _is_encoded_soon(request: InferRequest, outputs: Mapping[str, Tensor], accept_encoding: str) -> bool:
     """Return whether the answer is encoded in tenths of a millisecond: bytes are copied, text is made."""
+    if request.options:
+        return sum(outputs[name].nbytes for name in request.options) <= SMALL_DELIVERY_BYTES
     text_bytes = copied_bytes = 0
     for wanted in request.outputs:
         size = outputs[wanted.name].nbytes if wanted.name in outputs else 0
@@ -407,11 +457,12 @@ def _rows(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _infer_answer(response: InferResponse, accept_encoding: str) -> Answer:
-    body, encoding = compress(response.body, accept_encoding)
     headers: tuple[tuple[bytes, bytes], ...] = _JSON_HEADERS
     if response.header_length is not None:
-        length = str(response.header_length).encode()
-        headers = (_BINARY, (b"inference-header-content-length", length))
+        headers = (_BINARY, (b"inference-header-content-length", b"%d" % response.header_length))
+    if not accept_encoding:
+        return Answer(response.pieces, headers=headers)
+    body, encoding = compress(b"".join(response.pieces), accept_encoding)
     if encoding is not None:
         headers = (*headers, (b"content-encoding", encoding.encode()))
     return Answer(body, headers=headers)

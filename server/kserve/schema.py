@@ -12,12 +12,27 @@ from graphbox.server.telemetry import ModelStatistics
 
 __all__ = ["model_configuration", "model_metadata", "model_statistics", "server_metadata"]
 
-_EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics"]
+_EXTENSIONS = [
+    "classification",
+    "model_repository",
+    "schedule_policy",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "trace",
+    "logging",
+]
 
 
-def server_metadata() -> dict[str, Any]:
-    """Return name, version and extensions of the server."""
-    return {"name": "graphbox", "version": graphbox.__version__, "extensions": _EXTENSIONS}
+def server_metadata(*, has_shared_memory: bool) -> dict[str, Any]:
+    """Return name, version and extensions of the server.
+
+    Args:
+        has_shared_memory: whether clients may send tensors in shared memory.
+    """
+    further = ["system_shared_memory"] if has_shared_memory else []
+    return {"name": "graphbox", "version": graphbox.__version__, "extensions": [*_EXTENSIONS, *further]}
 
 
 def model_metadata(name: str, versions: Sequence[int], signature: Signature) -> dict[str, Any]:

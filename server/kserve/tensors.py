@@ -54,6 +54,7 @@ MAX_ELEMENT_BYTES = 1 << 20
 """Longest element of a BYTES tensor."""
 
 _LENGTH_BYTES = 4
+_COPIED_BELOW_BYTES = 16 * 1024
 
 
 def datatype_of(dtype: np.dtype[Any]) -> str:
@@ -311,10 +312,28 @@ def encode_json(tensor: Tensor) -> Any:
     return flat
 
 
-def encode_binary(tensor: Tensor) -> bytes:
-    """Return the bytes of a tensor: little-endian, row-major, elements of BYTES after their length."""
+def _is_copied(tensor: Tensor) -> bool:
+    """Return whether a copy is better than the tensor's own memory.
+
+    A small copy takes no longer than a view. A view of a much larger array, as joined calls share it, would
+    keep all of that while its client does not read.
+    """
+    if tensor.nbytes < _COPIED_BELOW_BYTES:
+        return True
+    owner = tensor.base
+    return isinstance(owner, np.ndarray) and owner.nbytes > 2 * tensor.nbytes
+
+
+def encode_binary(tensor: Tensor) -> bytes | memoryview:
+    """Return the bytes of a tensor: little-endian, row-major, elements of BYTES after their length.
+
+    Returns:
+        Of a large tensor its own memory, which must not be written to until it is sent.
+    """
     if tensor.dtype != np.object_:
-        return tensor.tobytes()
+        if _is_copied(tensor):
+            return tensor.tobytes()
+        return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
     pieces: list[bytes] = []
     for element in tensor.ravel():
         pieces += (struct.pack("<I", len(element)), element)

@@ -247,7 +247,7 @@ def _http_parts(message: Message, address: Address, protocol: Protocol) -> tuple
             "shape": list(values.shape),
         }
         if protocol == "binary":
-            content = encode_binary(values)
+            content = bytes(encode_binary(values))
             entry["parameters"] = {"binary_data_size": len(content)}
             tail.append(content)
         elif values.dtype == np.object_:
@@ -323,7 +323,7 @@ def _encode_grpc(message: Message, address: Address) -> bytes:
     for name, values in message.inputs.items():
         shape = message_field(3, b"".join(varint(size) for size in values.shape))
         parts.append(message_field(5, text_field(1, name) + text_field(2, message.datatypes[name]) + shape))
-    parts += (message_field(7, encode_binary(values)) for values in message.inputs.values())
+    parts += (message_field(7, bytes(encode_binary(values))) for values in message.inputs.values())
     return b"".join(parts)
 
 

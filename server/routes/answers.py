@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from graphbox import deploy
 from graphbox.errors import InvalidRequestError
-from graphbox.server.routes import API_PREFIX
+from graphbox.server.routes import API_PREFIX, RoutingKey
 from graphbox.server.routes.json_objects import answer_objects, documented_body
 from graphbox.server.schema import (
     LikelyAnswer,
@@ -34,11 +34,17 @@ EntityId = Annotated[str | None, Query(max_length=1024)]
 @router.post(
     "/{name}/predict", response_model=Predictions, openapi_extra=documented_body("PredictionRequest")
 )
-async def predict(name: Name, request: Request, services: ServicesDep, version: Version = None) -> Response:
+async def predict(
+    name: Name,
+    request: Request,
+    services: ServicesDep,
+    version: Version = None,
+    routing_key: RoutingKey = None,
+) -> Response:
     """Return the probabilities of rows, each given by its own columns."""
 
     def answer(rows: list[dict[str, Any]]) -> bytes:
-        with services.repository.use(name, version) as served:
+        with services.inference.use(name, version, routing_key) as served:
             return _predictions(served, served.click.predict(rows)).model_dump_json().encode()
 
     return await answer_objects(request, services, name, "rows", answer)
@@ -55,6 +61,7 @@ def _predictions(served: ServedModel, found: deploy.Predictions) -> Predictions:
     return Predictions(
         model=served.name,
         version=served.version,
+        rows_sequence=served.rows_sequence,
         predictions=[
             Prediction(probability=probability, unseen=found.unseen_fields(row))
             for row, probability in enumerate(probabilities)
@@ -85,6 +92,7 @@ def answers(
     k: Annotated[int, Query(ge=1, description="number of answers")] = 10,
     known: Annotated[bool, Query(description="whether what the data has already is among them")] = False,
     version: Version = None,
+    routing_key: RoutingKey = None,
 ) -> LikelyAnswers:
     """Return the likeliest tails of a head, or heads of a tail, best first."""
     if k > services.settings.max_neighbors:
@@ -97,7 +105,7 @@ def answers(
             f"expected either a head or a tail, received {'neither' if head is None else 'both'}",
             where="query parameters `head` and `tail`",
         )
-    with services.repository.use(name, version) as served:
+    with services.inference.use(name, version, routing_key) as served:
         model = served.knowledge_graph
         text, to_heads = (head, False) if head is not None else (tail or "", True)
         asked_type = model.end_types(relation)[to_heads]
@@ -107,6 +115,7 @@ def answers(
         return LikelyAnswers(
             model=served.name,
             version=served.version,
+            rows_sequence=served.rows_sequence,
             relation=relation,
             query=NodeId(id=ids[int(node[0])], type=asked_type),
             asked="head" if to_heads else "tail",

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 import graphbox
+from graphbox.server.access import Scope
 from graphbox.server.problem import RefusedError
 from graphbox.server.schema import Health, Readiness
 from graphbox.server.services import Services, ServicesDep
@@ -51,11 +52,11 @@ async def metrics(services: ServicesDep) -> Response:
 
 
 def _is_admitted(services: Services, headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a request to an open path could have asked any other path."""
+    """Return whether a request to an open path could have asked for documents."""
     try:
         services.host_rule.check(headers.get(b"host"))
         if services.token_rule is not None:
-            services.token_rule.check(headers)
+            services.token_rule.check(headers, Scope.READ)
     except RefusedError:
         return False
     return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.index import Question, nearest
 from graphbox.server.problem import RefusedError
 from graphbox.server.repository import Known
-from graphbox.server.routes import API_PREFIX
+from graphbox.server.routes import API_PREFIX, RoutingKey
+from graphbox.server.routes.traffic_states import traffic_states
 from graphbox.server.schema import (
     BenchPoint,
     IdMatches,
@@ -26,8 +28,8 @@ from graphbox.server.schema import (
     TrueLink,
     VersionComparison,
 )
-from graphbox.server.services import ServicesDep
-from graphbox.workspace import ModelRecord, compare
+from graphbox.server.services import Services, ServicesDep
+from graphbox.workspace import ModelRecord, Workspace, compare
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
@@ -50,7 +52,7 @@ def models(services: ServicesDep) -> list[ModelSummary]:
     known = services.repository.known()
     active = {record.name: record for record in records if record.active}
     versions = {
-        (record.name, record.version): _version_of(record, active.get(record.name)) for record in records
+        (record.name, record.version): version_of(record, active.get(record.name)) for record in records
     }
     for model in known:
         key = (model.name, model.version)
@@ -60,9 +62,13 @@ def models(services: ServicesDep) -> list[ModelSummary]:
         versions[key].failure = model.reason or None
         versions[key].running = _running(model.effective) if model.effective else None
     names = sorted({name for name, _ in versions})
+    traffic = traffic_states(services, known)
     return [
         ModelSummary(
-            name=name, versions=[versions[key] for key in sorted(versions, reverse=True) if key[0] == name]
+            name=name,
+            versions=[versions[key] for key in sorted(versions, reverse=True) if key[0] == name],
+            canary=traffic[name].canary if name in traffic else None,
+            shadow=traffic[name].shadow if name in traffic else None,
         )
         for name in names
     ]
@@ -75,28 +81,52 @@ def promote(name: Name, promotion: Promotion, services: ServicesDep) -> ModelVer
     The server switches to it within a second, or at SIGHUP if it does not follow.
     """
     version = promotion.version
+    with writable_workspace(services, name, version, "promote", f"promote {name} --version {version}") as (
+        workspace
+    ):
+        record = workspace.promote_model(name, version)
+    return version_of(record, record)
+
+
+@contextmanager
+def writable_workspace(
+    services: Services, name: str, version: int | None, action: str, command: str
+) -> Iterator[Workspace]:
+    """Yield the workspace to change which version of a model gets its requests.
+
+    Args:
+        services: parts of the server.
+        name: of the model.
+        version: of the model; None: the request names none.
+        action: for messages.
+        command: ``graphbox models`` with these words does the same.
+
+    Raises:
+        RefusedError: 403, the server has no token.
+        InvalidRequestError: the model comes from a folder.
+    """
     if services.token_rule is None:
         raise RefusedError(
             HTTPStatus.FORBIDDEN,
             "token_required",
-            "promote is refused on a server without a token",
-            hint=f"start it with --token, or run `graphbox models promote {name} --version {version}`",
+            f"{action} is refused on a server without a token",
+            hint=f"start it with --token or --token-file, or run `graphbox models {command}`",
         )
     if services.workspace is None:
         raise _not_in_workspace(name, version)
     try:
-        record = services.workspace.promote_model(name, version)
+        yield services.workspace
     except NotFoundError:
         if services.repository.has(name):
             services.repository.slot(name, version)
             raise _not_in_workspace(name, version) from None
         raise
-    return _version_of(record, record)
 
 
-def _not_in_workspace(name: str, version: int) -> InvalidRequestError:
+def _not_in_workspace(name: str, version: int | None) -> InvalidRequestError:
+    which = f"`{name}`" if version is None else f"`{name}` version {version}"
     return InvalidRequestError(
-        f"expected a model of a workspace: `{name}` version {version} comes from a folder (`--models`)",
+        f"expected a model of a workspace: {which} comes from a folder (`--models`)",
         where="model",
         hint="a folder of models serves its highest version: copy the version there under a higher number",
     )
@@ -115,6 +145,7 @@ def neighbors(
     allow: Allow = None,
     deny: Deny = None,
     version: Version = None,
+    routing_key: RoutingKey = None,
 ) -> NeighborAnswer:
     """Return the nodes whose vectors are nearest to that of one node, with the links known between them."""
     if k > services.settings.max_neighbors:
@@ -122,13 +153,14 @@ def neighbors(
             f"expected k between 1 and {services.settings.max_neighbors}, received {k}",
             where="query parameter `k`",
         )
-    with services.repository.use(name, version) as served:
+    with services.inference.use(name, version, routing_key) as served:
         query_type, index = served.find(id, node_type)
         (found,) = nearest(served, [Question(query_type, index, allow, deny or ())], k, linked)
         links = served.artifact.links.between(query_type, index, found.node_type, found.index)
         return NeighborAnswer(
             model=served.name,
             version=served.version,
+            rows_sequence=served.rows_sequence,
             query=NodeId(id=served.artifact.ids(query_type)[index], type=query_type),
             query_types=served.types_of(id),
             neighbors=[
@@ -188,7 +220,13 @@ def _running(effective: Mapping[str, Any]) -> Running:
     )
 
 
-def _version_of(record: ModelRecord, active: ModelRecord | None) -> ModelVersion:
+def version_of(record: ModelRecord, active: ModelRecord | None) -> ModelVersion:
+    """Return the document of a version of a workspace.
+
+    Args:
+        record: of the version.
+        active: of the active version; None: there is none.
+    """
     comparison = None
     if active is not None and active.version != record.version:
         found = compare(record, active).as_dict()

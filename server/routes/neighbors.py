@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.body import shorten
 from graphbox.server.index import Found, Question, nearest
-from graphbox.server.routes import API_PREFIX
+from graphbox.server.routes import API_PREFIX, RoutingKey
 from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
 from graphbox.server.schema import NeighborAnswers, RankedNode, RankedNodes
 from graphbox.server.services import ServicesDep
@@ -38,12 +38,13 @@ async def neighbors_of_queries(
         bool, Query(description="whether nodes that a known link joins to a query are among them")
     ] = True,
     version: Version = None,
+    routing_key: RoutingKey = None,
 ) -> Response:
     """Return the nodes whose vectors are nearest to those of nodes, or to vectors."""
 
     def answer(objects: list[dict[str, Any]]) -> bytes:
         check_answer_length(services, name, k, "queries", len(objects))
-        with services.repository.use(name, version) as served:
+        with services.inference.use(name, version, routing_key) as served:
             questions = [_question(served, each, f"query {number}") for number, each in enumerate(objects)]
             found = nearest(served, questions, k, linked)
             return _answers(served, found).model_dump_json().encode()
@@ -110,4 +111,9 @@ def _answers(served: ServedModel, found: list[Found]) -> NeighborAnswers:
         )
         for each in found
     ]
-    return NeighborAnswers(model=served.name, version=served.version, queries=queries)
+    return NeighborAnswers(
+        model=served.name,
+        version=served.version,
+        rows_sequence=served.rows_sequence,
+        queries=queries,
+    )

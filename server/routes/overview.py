@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 import graphbox
+from graphbox.server.access import Principal, Scope
 from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import Overview
 from graphbox.server.services import ServicesDep
@@ -13,9 +14,10 @@ router = APIRouter(prefix=API_PREFIX, tags=["overview"])
 
 
 @router.get("/overview")
-def overview(services: ServicesDep) -> Overview:
+def overview(request: Request, services: ServicesDep) -> Overview:
     """Count graphs, runs and models."""
     workspace = services.workspace
+    principal: Principal | None = request.scope["graphbox.principal"]
     runs = workspace.runs() if workspace else []
     names = {record.name for record in workspace.models()} if workspace else set()
     return Overview(
@@ -25,6 +27,6 @@ def overview(services: ServicesDep) -> Overview:
         runs=len(runs),
         models=len(names | services.repository.names()),
         running=sum(run.state == "running" for run in runs),
-        can_promote=workspace is not None and services.token_rule is not None,
+        can_promote=workspace is not None and principal is not None and Scope.MANAGE in principal.scopes,
         follows=services.settings.follow,
     )

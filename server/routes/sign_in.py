@@ -8,7 +8,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from graphbox.server.page import TOKEN_PATH, token_page
+from graphbox.server.access import Scope
+from graphbox.server.page import TOKEN_PATH, TokenMistake, token_page
 from graphbox.server.problem import too_large
 from graphbox.server.services import ServicesDep
 
@@ -19,15 +20,18 @@ _MAX_FORM_BYTES = 4096
 
 @router.post(TOKEN_PATH)
 async def sign_in(request: Request, services: ServicesDep) -> Response:
-    """Redirect to the page with the cookie, or return the form again if the token is wrong."""
+    """Redirect to the page with the cookie, or return the form again if the token does not open the page."""
     token = _field(await _form_bytes(request), "token")
     rule = services.token_rule
     if rule is None:
         return _to_page()
-    if not rule.accepts(token):
-        return token_page(is_wrong=True)
+    principal = rule.tokens.of_token(token)
+    if principal is None:
+        return token_page(TokenMistake.WRONG)
+    if Scope.READ not in principal.scopes:
+        return token_page(TokenMistake.NO_SCOPE)
     answer = _to_page()
-    answer.headers["set-cookie"] = rule.set_cookie()
+    answer.headers["set-cookie"] = rule.set_cookie(token)
     return answer
 
 

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from graphbox.deploy import DeployedEncoder, UnseenNode
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.body import shorten
-from graphbox.server.routes import API_PREFIX
+from graphbox.server.routes import API_PREFIX, RoutingKey
 from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
 from graphbox.server.schema import (
     EncodedNode,
@@ -56,13 +56,14 @@ async def encode(
         bool, Query(description="whether the given neighbours of a node may be among its nearest nodes")
     ] = True,
     version: Version = None,
+    routing_key: RoutingKey = None,
 ) -> Response:
     """Return embeddings, classes and nearest nodes of nodes given by their features and neighbours."""
 
     def answer(objects: list[dict[str, Any]]) -> bytes:
         nodes = [_node(each, number) for number, each in enumerate(objects)]
         check_answer_length(services, name, k, "nodes", len(nodes), fewest=0)
-        with services.repository.use(name, version) as served:
+        with services.inference.use(name, version, routing_key) as served:
             _check_values(served, len(nodes))
             return _encoded(served, nodes, k, linked).model_dump_json().encode()
 
@@ -128,7 +129,12 @@ def _encoded(served: ServedModel, nodes: list[UnseenNode], k: int, linked: bool)
         EncodedNode(embedding=vector, probabilities=probabilities, neighbors=nearest)
         for vector, probabilities, nearest in zip(vectors.tolist(), shares, neighbors, strict=True)
     ]
-    return EncodedNodes(model=served.name, version=served.version, nodes=found)
+    return EncodedNodes(
+        model=served.name,
+        version=served.version,
+        rows_sequence=served.rows_sequence,
+        nodes=found,
+    )
 
 
 def _vectors(

@@ -14,7 +14,9 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     if "workspace" in given:
         given["workspace"] = Path(given["workspace"])
-    for name in ("models", "allowed_hosts"):
+    if "token_file" in given:
+        given["token_file"] = Path(given["token_file"])
+    for name in ("models", "allowed_hosts", "restrict"):
         if name in given:
             given[name] = tuple(Path(item) if name == "models" else item for item in given[name])
     try:

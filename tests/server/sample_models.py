@@ -49,8 +49,8 @@ def expected_embeddings(packages: list[str]) -> npt.NDArray[np.float32]:
     return np.array(vectors, dtype=np.float32).reshape(-1, DIM)
 
 
-def encoder_onnx(dim: int = DIM) -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
-    """One layer in padded-block form."""
+def encoder_onnx(dim: int = DIM, tag: float = 0.0) -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
+    """One layer in padded-block form, which adds ``tag`` to each number."""
     inputs = [
         TensorSpec(name="rows", datatype="FP32", shape=(-1, dim)),
         TensorSpec(name="own", datatype="INT64", shape=(-1,)),
@@ -72,8 +72,14 @@ def encoder_onnx(dim: int = DIM) -> tuple[bytes, list[TensorSpec], list[TensorSp
         helper.make_node("Unsqueeze", ["weights", "two"], ["wide"]),
         helper.make_node("MatMul", ["wide", "gathered"], ["product"]),
         helper.make_node("Squeeze", ["product", "axes"], ["mean"]),
-        helper.make_node("Add", ["self", "mean"], ["embedding"]),
+        helper.make_node("Add", ["self", "mean"], ["sum" if tag else "embedding"]),
     ]
+    if tag:
+        value = helper.make_tensor("tag", TensorProto.FLOAT, [1], [tag])
+        nodes += [
+            helper.make_node("Constant", [], ["tag"], value=value),
+            helper.make_node("Add", ["sum", "tag"], ["embedding"]),
+        ]
 
     def info(spec: TensorSpec) -> Any:
         kind = TensorProto.FLOAT if spec.datatype == "FP32" else TensorProto.INT64
@@ -89,8 +95,11 @@ def encoder_onnx(dim: int = DIM) -> tuple[bytes, list[TensorSpec], list[TensorSp
     return model.SerializeToString(), inputs, outputs
 
 
-def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scale: float = 1.0) -> Artifact:
-    return _write_encoder(path, name, version, PACKAGES, ROWS * np.float32(scale), TARGET, NEIGHBORS)
+def write_encoder(
+    path: Path, *, name: str = "companion", version: int = 1, scale: float = 1.0, tag: float = 0.0
+) -> Artifact:
+    """An encoder whose rows are multiplied by ``scale``, and whose ONNX part adds ``tag``."""
+    return _write_encoder(path, name, version, PACKAGES, ROWS * np.float32(scale), TARGET, NEIGHBORS, tag)
 
 
 def write_wide_encoder(path: Path, *, name: str = "wide", version: int = 1) -> Artifact:
@@ -110,9 +119,10 @@ def _write_encoder(
     rows: npt.NDArray[np.float32],
     target_rows: npt.NDArray[np.float32],
     neighbors: npt.NDArray[np.int32],
+    tag: float = 0.0,
 ) -> Artifact:
     dim = rows.shape[1]
-    content, inputs, outputs = encoder_onnx(dim)
+    content, inputs, outputs = encoder_onnx(dim, tag)
     group = RelationGroup(
         edge_types=(DEPENDS,),
         counts="neighbors/depends_counts.npy",

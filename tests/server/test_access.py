@@ -14,6 +14,7 @@ from graphbox.errors import UsageError
 from graphbox.server.auth import HostRule, TokenRule
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings, is_loopback
+from graphbox.server.tokens import Tokens
 from graphbox.workspace import Workspace
 from tests.server.server_process import (
     EVERY_ADDRESS,
@@ -263,14 +264,14 @@ def test_on_every_address_any_address_names_the_server(host: str) -> None:
     "token", [b"", TOKEN.encode() + b"x", TOKEN.encode()[:-1], b"\xff\xfe", "令牌".encode()]
 )
 def test_wrong_tokens(token: bytes) -> None:
-    rule = TokenRule(TOKEN, 8710)
+    rule = TokenRule(Tokens(TOKEN), 8710)
     assert rule.accepts(TOKEN.encode())
     assert not rule.accepts(token)
 
 
 def test_cookies_of_other_servers_do_not_open_this_one() -> None:
-    first, second = TokenRule(TOKEN, 1), TokenRule(TOKEN + "x", 1)
-    cookie = first.set_cookie().partition(";")[0].encode()
+    first, second = TokenRule(Tokens(TOKEN), 1), TokenRule(Tokens(TOKEN + "x"), 1)
+    cookie = first.set_cookie(TOKEN.encode()).partition(";")[0].encode()
     first.check({b"cookie": b"other=1; " + cookie})
     with pytest.raises(RefusedError):
         second.check({b"cookie": cookie})
@@ -281,7 +282,7 @@ def test_cookies_of_other_servers_do_not_open_this_one() -> None:
 )
 def test_other_credentials(authorization: bytes) -> None:
     with pytest.raises(RefusedError):
-        TokenRule(TOKEN, 8710).check({b"authorization": authorization})
+        TokenRule(Tokens(TOKEN), 8710).check({b"authorization": authorization})
 
 
 # Settings

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,9 @@ class Server:
         return await found
 
     def learn(self, ns: int = INLINE_NS // 100) -> None:
-        """Let executions of one row count as short."""
-        self.batcher.cost.observe(1, ns)
+        """Let executions of one row take so long, by default a time that counts as short."""
+        for _ in range(3):
+            self.batcher.cost.observe(1, ns)
 
 
 def add_one(inputs: Feeds, parameters: Parameters) -> Outputs:
@@ -97,6 +99,31 @@ def test_calls_of_one_turn_are_joined() -> None:
     assert [outputs_of(each) for each in found] == [[n + 1, n + 101] for n in range(10)]
     assert sum(server.sizes) == 20
     assert len(server.sizes) < 10
+
+
+def test_calls_with_large_outputs_run_apart() -> None:
+    """Two of these outputs are as large as joined ones may be."""
+    width = 16 * 1024
+    spec = TensorSpec(name="x", datatype="INT64", shape=(-1, width))
+    sizes: list[int] = []
+
+    def answer(inputs: Feeds, _parameters: Parameters) -> Outputs:
+        sizes.append(len(inputs["x"]))
+        return {"x": np.repeat(inputs["x"][:, None], width, axis=1)}
+
+    server = Server()
+    wide = replace(signature(answer), outputs=by_name([spec]))
+    assert wide.output_row_bytes == 8 * width
+    server.batcher = Batcher(wide, server.executor, max_wait_s=0.002, max_rows=256, max_queue_s=10.0)
+    server.learn()
+
+    async def ask() -> list[Outcome]:
+        return await asyncio.gather(*(server.infer(number) for number in range(8)))
+
+    for number, outcome in enumerate(run(server, ask)):
+        assert outcome.outputs is not None
+        assert (outcome.outputs["x"] == number).all()
+    assert sizes == [2] * 4
 
 
 def test_calls_with_other_parameters_run_apart() -> None:

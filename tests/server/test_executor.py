@@ -181,3 +181,36 @@ def test_cost_is_learnt() -> None:
     assert not cost.is_short(1)
     cost.observe(0, 1)
     assert not cost.is_short(0)
+
+
+def test_a_first_execution_that_lost_its_processor_is_not_believed() -> None:
+    cost = CostEstimate()
+    cost.observe(1, INLINE_NS // 10)
+    cost.observe(2, INLINE_NS * 100)
+    assert cost.is_short(2)
+    for _ in range(20):
+        cost.observe(2, INLINE_NS * 100)
+    assert not cost.is_short(2), "each time it took long"
+
+
+def test_an_estimate_that_keeps_calls_apart_is_forgotten() -> None:
+    """Else calls that were once too long together would never be joined again, and never be measured."""
+    cost = CostEstimate()
+    cost.observe(1, INLINE_NS // 20)
+    for _ in range(20):
+        cost.observe(8, INLINE_NS * 4)
+    assert not cost.is_short(8)
+    for _ in range(2 * 4096):
+        cost.observe(1, INLINE_NS // 20)
+    assert cost.is_short(8)
+    assert cost.is_short(1)
+
+
+def test_calls_are_not_refused_by_the_first_executions() -> None:
+    cost = CostEstimate()
+    for _ in range(2):
+        cost.observe(4, INLINE_NS * 1000)
+        assert cost.at_least_ns(4) == 0
+    cost.observe(4, INLINE_NS * 1000)
+    assert cost.at_least_ns(4) == INLINE_NS * 1000
+    assert cost.at_least_ns(1) == 0

@@ -153,8 +153,8 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown output": ({"outputs": [{"name": "z"}]}, "expected an output of the model"),
     "output twice": ({"outputs": [{"name": "out"}, {"name": "out"}]}, "each output once"),
     "classification": (
-        {"outputs": [{"name": "out", "parameters": {"classification": {"int64_param": 3}}}]},
-        "classification extension is not offered",
+        {"outputs": [{"name": "out", "parameters": {"classification": {"int64_param": -3}}}]},
+        "expected a number of classes",
     ),
     "unknown parameter": ({"parameters": {"kk": {"int64_param": 1}}}, "received `kk`"),
     "parameter without a value": ({"parameters": {"k": {}}}, "expected a string, a number"),
@@ -165,6 +165,17 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "shared memory": (
         {"inputs": [{**X, "parameters": {"shared_memory_region": {"string_param": "r"}}}]},
         "no shared memory region is registered",
+    ),
+    "shared memory without contents": (
+        {
+            "inputs": [{**X, "parameters": {"shared_memory_region": {"string_param": "r"}}}],
+            "raw_input_contents": [],
+        },
+        "no shared memory region is registered",
+    ),
+    "size of shared memory alone": (
+        {"inputs": [{**X, "parameters": {"shared_memory_byte_size": {"int64_param": 16}}}]},
+        "expected shared_memory_region beside",
     ),
     "shared memory of an output": (
         {"outputs": [{"name": "out", "parameters": {"shared_memory_region": {"string_param": "r"}}}]},

@@ -210,6 +210,19 @@ def test_a_body_beyond_the_limit_is_answered_while_it_is_sent(strict: ServerProc
     assert b"connection: close" in answer.lower()
 
 
+@pytest.mark.parametrize(
+    "rest", [b"no chunk\r\n\r\n", b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
+)
+def test_nothing_follows_the_answer_that_closes_the_connection(strict: ServerProcess, rest: bytes) -> None:
+    """A second one would be taken for the answer to the next request of a proxy."""
+    head = b"POST /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connect(strict) as connection:
+        connection.sendall(head + rest)
+        answer = read_all(connection)
+    assert status(answer) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_refused_body_that_never_comes_does_not_hold_the_connection(strict: ServerProcess) -> None:
     with connect(strict) as connection:
         connection.sendall(HEAD + b"Content-Length: 65000000\r\nExpect: 100-continue\r\n\r\n")

@@ -210,10 +210,9 @@ def test_extensions_that_are_not_offered(triton_client: Any) -> None:
     assert triton_client.get_system_shared_memory_status() == []
     triton_client.unregister_system_shared_memory()
     triton_client.unregister_cuda_shared_memory()
-    for call in (triton_client.get_log_settings, triton_client.get_trace_settings):
-        with pytest.raises(InferenceServerException) as caught:
-            call()
-        assert caught.value.status() == "501"
+    with pytest.raises(InferenceServerException) as caught:
+        triton_client.register_system_shared_memory("a", "/graphbox_a", 10)
+    assert caught.value.status() == "400"
 
 
 def test_statistics_equal_what_the_client_counted(start_server: StartServer, shared_workspace: Any) -> None:

@@ -46,7 +46,8 @@ def test_every_answer_is_typed() -> None:
 
 def test_every_field_of_an_answer_is_always_there() -> None:
     for name, schema in document()["components"]["schemas"].items():
-        assert sorted(schema.get("required", [])) == sorted(schema["properties"]), name
+        if name != "ShadowRequest":  # the body of a request, which may leave fields out
+            assert sorted(schema.get("required", [])) == sorted(schema["properties"]), name
 
 
 def test_operation_ids_are_unique() -> None:

@@ -42,9 +42,10 @@ def run_to_end(**settings: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def infer(server: ServerProcess, ids: list[str]) -> np.ndarray:
+def infer(server: ServerProcess, ids: list[str], **headers: str) -> np.ndarray:
     body = {"inputs": [{"name": "id", "datatype": "BYTES", "shape": [len(ids)], "data": ids}]}
-    answer = httpx.post(f"{server.base}/v2/models/companion/infer", json=body, timeout=30)
+    url = f"{server.base}/v2/models/companion/infer"
+    answer = httpx.post(url, json=body, headers=headers, timeout=30)
     assert answer.status_code == 200, answer.text
     return np.array(answer.json()["outputs"][0]["data"], np.float32).reshape(-1, DIM)
 

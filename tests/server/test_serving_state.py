@@ -162,6 +162,11 @@ def test_settings_reach_the_worker() -> None:
         "grpc_port": 7,
         "tls_certificate": Path("/certificate.pem"),
         "tls_key": Path("/key.pem"),
+        "token_file": Path("/tokens.toml"),
+        "max_client_rate": 1.5,
+        "max_client_burst": 2,
+        "max_client_pending": 3,
+        "restrict": ("trace:key=/secret",),
     }
     defaults = Settings()
     values = {
@@ -170,7 +175,7 @@ def test_settings_reach_the_worker() -> None:
     }
     settings = Settings(**values)
     log = LogFormat(10, "%(message)s")
-    task = WorkerTask(settings, 1, (5, 6), (7, 8), Path("/tmp/state.db"), log)  # noqa: S108 - is not used
+    task = WorkerTask(settings, 1, (5, 6), (7, 8), Path("/tmp/state.db"), log, 9)  # noqa: S108 - is not used
     line = task.to_line()
     assert line.count(b"\n") == 1
     received = WorkerTask.of_line(line)

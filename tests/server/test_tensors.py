@@ -158,3 +158,20 @@ def test_odd_addresses_are_copied() -> None:
 def test_dtypes_the_protocol_lacks() -> None:
     with pytest.raises(InvalidRequestError, match="complex64"):
         datatype_of(np.dtype(np.complex64))
+
+
+def test_large_tensors_are_sent_from_their_own_memory() -> None:
+    tensor = np.arange(100_000, dtype=np.float32).reshape(100, 1000)
+    raw = encode_binary(tensor)
+    assert isinstance(raw, memoryview)
+    assert np.shares_memory(np.frombuffer(raw, np.uint8), tensor)
+    assert bytes(raw) == tensor.tobytes()
+    every_other = tensor[:, ::2]
+    assert bytes(encode_binary(every_other)) == every_other.tobytes()
+
+
+def test_a_small_part_of_a_large_array_is_copied() -> None:
+    """Of an execution of joined calls, whose other outputs would stay while one client does not read."""
+    joined = np.zeros((8, 10_000), np.float32)
+    assert not np.shares_memory(np.frombuffer(encode_binary(joined[2:3]), np.uint8), joined)
+    assert np.shares_memory(np.frombuffer(encode_binary(joined[1:7]), np.uint8), joined)

@@ -23,6 +23,7 @@ import pytest
 from graphbox.server.binding import bind_listeners
 from graphbox.server.counters import create_counter_file
 from graphbox.server.settings import Settings
+from graphbox.server.shared_document import create_document_file
 from graphbox.server.supervisor import Supervisor
 from graphbox.server.worker_task import WorkerTask
 from graphbox.workspace import Workspace
@@ -314,6 +315,7 @@ def test_reload_reaches_all_workers(start_server: StartServer, tmp_path: Path) -
         ({"host": "192.0.2.1", "token": TOKEN}, 2, "cannot listen there"),
         ({"target": "absent"}, 2, "absent"),
         ({"workers": 0}, 2, "expected at least 1, received 0"),
+        ({"workers": 20_000}, 2, "on this machine, received 20000"),
     ],
 )
 def test_refusals_to_start_are_those_of_one_process(
@@ -354,8 +356,9 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     settings = Settings(port=0, workers=2, models=(tmp_path,))
     listeners = bind_listeners(settings)
     counters = tuple(create_counter_file() for _ in listeners)
+    document = create_document_file()
     tasks = [
-        WorkerTask(settings, position, each.descriptors(), counters, None, None)
+        WorkerTask(settings, position, each.descriptors(), counters, None, None, document)
         for position, each in enumerate(listeners)
     ]
     supervisor = Supervisor(tasks, listeners, lambda: None, lambda _: None, 1.0)
@@ -378,5 +381,5 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
         supervisor._selector.close()
         for each in listeners:
             each.close()
-        for descriptor in counters:
+        for descriptor in (*counters, document):
             os.close(descriptor)
