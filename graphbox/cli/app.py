@@ -15,6 +15,7 @@ import typer
 
 import graphbox
 from graphbox.cli import (
+    audit,
     bench,
     change_graph,
     check,
@@ -37,6 +38,7 @@ from graphbox.cli import (
     runs,
     serve,
     targets,
+    tokens,
     train,
 )
 from graphbox.cli.session import (
@@ -56,7 +58,8 @@ app = typer.Typer(
     help="Train, compress, export and serve embeddings of graphs. Start with `graphbox demo`.",
     epilog=(
         "Environment: GRAPHBOX_WORKSPACE (default of -C), GRAPHBOX_DATABASE_URL (a database instead of "
-        "graphbox.db in the workspace), GRAPHBOX_TOKEN (default of --token), NO_COLOR."
+        "graphbox.db in the workspace), GRAPHBOX_TOKEN (default of --token), GRAPHBOX_SERVE_<OPTION> "
+        "(defaults of the options of serve), NO_COLOR."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -104,7 +107,7 @@ for module in (
     predict,
 ):
     module.register(app)
-for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):
+for module in (export, compress, bench, targets, serve, tokens, audit, graphs, runs, models, convert_pglbox):
     module.register(app)
 
 

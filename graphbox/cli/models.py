@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.model_rows import row_updates, update_rows
+from graphbox.cli.model_traffic import canary_model, roll_back_model, shadow_model
 from graphbox.cli.promotion import comparison_text, print_servers, server_documents
 from graphbox.cli.results import measured_text
 from graphbox.cli.session import Session, command
@@ -248,7 +250,10 @@ def add_model(
 def promote_model(
     session: Session, name: NameArgument, version: Annotated[int, typer.Option("--version", help="Version.")]
 ) -> None:
-    """Make a version active: the one served by default. Promoting an earlier version goes back to it."""
+    """Make a version active: the one served by default. Ends the canary and the shadow of the model.
+
+    Promoting an earlier version goes back to it.
+    """
     with session.workspace() as workspace:
         before = workspace.active_versions().get(name)
         model = workspace.promote_model(name, version)
@@ -327,6 +332,11 @@ command(group, "list", default=True)(list_models)
 command(group, "show")(show_model)
 command(group, "add")(add_model)
 command(group, "promote")(promote_model)
+command(group, "rollback")(roll_back_model)
+command(group, "canary")(canary_model)
+command(group, "shadow")(shadow_model)
+command(group, "update")(update_rows)
+command(group, "updates")(row_updates)
 command(group, "rm")(remove_model)
 
 

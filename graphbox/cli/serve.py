@@ -5,22 +5,45 @@ from __future__ import annotations
 import json
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.serve_options import ENVIRONMENT_PREFIX, print_options, read_options, with_settings
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
+from graphbox.server.settings import Settings
 
 if TYPE_CHECKING:
     from graphbox.server.readiness import Readiness
-    from graphbox.server.settings import Settings
+
+
+class LogFormatName(StrEnum):
+    """Forms of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    read_options(context, path, serve)
+    return path
+
 
 HostOption = Annotated[str, typer.Option("--host", help="Address; any but loopback needs --token.")]
 PortOption = Annotated[int, typer.Option("--port", help="Port; 0 takes any free one.")]
 GrpcPortOption = Annotated[
     int | None, typer.Option("--grpc-port", help="Port of KServe v2 over gRPC; 0 takes any free one.")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="Names, scopes and hashes of tokens: see `graphbox tokens`. Read again when it changes.",
+    ),
 ]
 TokenOption = Annotated[
     str | None,
@@ -28,12 +51,28 @@ TokenOption = Annotated[
 ]
 
 
+@with_settings
 def serve(
     session: Session,
+    config: Annotated[  # noqa: ARG001 (its callback reads the file)
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="YAML file of options, with `_` for `-`: `port: 8710`. Options and variables "
+            f"{ENVIRONMENT_PREFIX}_<OPTION> beat it.",
+            is_eager=True,
+            callback=_read_config,
+        ),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print all options and where they come from, and stop.")
+    ] = False,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8710,
     grpc_port: GrpcPortOption = None,
     token: TokenOption = None,
+    token_file: TokenFileOption = None,
     tls_certificate: Annotated[
         Path | None, typer.Option("--tls-certificate", help="PEM file; connections are encrypted then.")
     ] = None,
@@ -78,6 +117,29 @@ def serve(
             "--follow/--no-follow", help="Switch to versions that become active, or only at SIGHUP."
         ),
     ] = True,
+    restrict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--restrict",
+            metavar="CATEGORY[,CATEGORY]:NAME=FILE",
+            help="Requests of a category need the secret of FILE (or env:VARIABLE) in the header NAME.",
+        ),
+    ] = None,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Make the workspace if there is none; the server gets ready with its first model.",
+        ),
+    ] = False,
+    otel: Annotated[
+        bool,
+        typer.Option("--otel", help="Trace requests by OpenTelemetry, as its variables say (extra `otel`)."),
+    ] = False,
+    log_format: Annotated[
+        LogFormatName, typer.Option("--log-format", help="Lines of the log: text, or JSON objects.")
+    ] = LogFormatName.TEXT,
+    **limits: Any,
 ) -> None:
     """Serve the models of the workspace or of folders: KServe v2, REST, and the web page, until Ctrl-C.
 
@@ -85,8 +147,12 @@ def serve(
     second. With --no-follow what it serves changes at SIGHUP.
     """
     from graphbox.cli.import_graph import memory_bytes
-    from graphbox.server.settings import Settings
 
+    if print_config:
+        print_options(session, serve)
+        return
+    if log_format is LogFormatName.JSON:
+        session.log_as_json()
     rows, rows_by_model = _row_limits(max_rows or [])
     settings = Settings(
         workspace=None if models and not session.has_explicit_workspace else session.workspace_path,
@@ -96,6 +162,7 @@ def serve(
         port=port,
         grpc_port=grpc_port,
         token=token,
+        token_file=token_file,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         allowed_hosts=tuple(allow_host or ()),
@@ -104,9 +171,13 @@ def serve(
         nearest=nearest,  # type: ignore[arg-type]  # checked with the other settings
         workers=workers,
         follow=follow,
+        restrict=tuple(restrict or ()),
+        create=create,
+        otel=otel,
         max_rows=rows or Settings.max_rows,
         max_rows_by_model=rows_by_model,
         max_json_bytes=memory_bytes(max_json, "--max-json") or Settings.max_json_bytes,
+        **limits,
     )
     serve_models(session, settings)
 
@@ -135,7 +206,7 @@ def serve_models(session: Session, settings: Settings, *, announce_json: bool = 
         session.note(f"serving {served} on {url} (Ctrl-C stops)")
         if grpc_address is not None:
             session.note(f"gRPC on {grpc_address}")
-        if settings.token:
+        if settings.token or settings.token_file:
             session.note("the page asks for the token; other clients send `Authorization: Bearer TOKEN`")
 
     def on_preload(readiness: Readiness) -> None:
@@ -182,4 +253,4 @@ def _preload_report(readiness: Readiness, settings: Settings) -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    command(app, "serve")(serve)
+    command(app, "serve", context_settings={"auto_envvar_prefix": ENVIRONMENT_PREFIX})(serve)

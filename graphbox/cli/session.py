@@ -90,6 +90,8 @@ class Session:
         quiet: no progress.
         color: when to colour.
         log_level: how much to log.
+        context: of the command that runs.
+        logs_json: whether logs and remarks are lines of JSON.
     """
 
     workspace_path: Path = Path("workspace")
@@ -98,6 +100,8 @@ class Session:
     quiet: bool = False
     color: Color = Color.AUTO
     log_level: LogLevel = LogLevel.WARNING
+    context: typer.Context | None = None
+    logs_json: bool = False
 
     def apply(self, options: dict[str, Any]) -> None:
         """Take over the global options that were given."""
@@ -115,6 +119,13 @@ class Session:
         handler.setLevel(self.log_level.upper())
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=self.log_level.upper(), handlers=[handler], force=True)
+
+    def log_as_json(self) -> None:
+        """Send logs and remarks to standard error as lines of JSON at the chosen level."""
+        from graphbox.server.logs import start_json_log
+
+        start_json_log(logging.getLevelName(self.log_level.upper()))
+        self.logs_json = True
 
     def workspace(self, *, create: bool = False) -> Workspace:
         """Open the workspace.
@@ -170,7 +181,10 @@ class Session:
 
     def note(self, text: str) -> None:
         """Print a remark on standard error, unless quiet."""
-        if not self.quiet:
+        if self.logs_json and not self.quiet:
+            record = logging.LogRecord("graphbox", logging.INFO, "", 0, text, None, None)
+            logging.getLogger().handle(record)  # at any level, as a remark in text is printed
+        elif not self.quiet:
             self.err().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _console(self, file: Any) -> Console:
@@ -228,6 +242,7 @@ def _with_global_options(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(context: typer.Context, **values: Any) -> None:
         session: Session = context.obj
+        session.context = context
         session.apply({key: values.pop(key) for key in shared})
         session.start_logging()
         function(session, **values)
