@@ -1,6 +1,28 @@
 // Generated from openapi.json by `npm run api`. Do not edit.
 
 export interface paths {
+  "/api/v1/audit": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Audit
+     * @description List the requests that changed something, or tried to, newest first.
+     *
+     *     Of a server without a workspace, the log alone has them.
+     */
+    get: operations["audit"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/events": {
     parameters: {
       query?: never;
@@ -79,6 +101,32 @@ export interface paths {
     put?: never;
     post?: never;
     delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/canary": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Set Canary
+     * @description Let a version answer a share of the requests that name no version, within a second.
+     *
+     *     A promotion ends it.
+     */
+    post: operations["set_canary"];
+    /**
+     * End Canary
+     * @description Let the active version answer all requests that name no version, within a second.
+     */
+    delete: operations["end_canary"];
     options?: never;
     head?: never;
     patch?: never;
@@ -230,6 +278,114 @@ export interface paths {
      * @description List the relations that a model of a knowledge graph can be asked about.
      */
     get: operations["relations"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/rollback": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Roll Back
+     * @description Make the version active that was active before the present one.
+     *
+     *     The server switches to it as after `promote`. Ends the canary and the shadow of the model.
+     */
+    post: operations["roll_back"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/rows": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Update Rows
+     * @description Write new rows of some ids and make them active; all workers answer with them within a second.
+     */
+    post: operations["update_rows"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/rows/rollback": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Roll Back Rows
+     * @description Serve the rows after an earlier row update, or again those after a later one; within a second.
+     */
+    post: operations["roll_back_rows"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/shadow": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Set Shadow
+     * @description Repeat a share of the answered requests on a version, and sum the differences of its outputs.
+     *
+     *     Requests are repeated within a second; a promotion ends it.
+     */
+    post: operations["set_shadow"];
+    /**
+     * End Shadow
+     * @description Stop repeating requests, within a second, and drop the sums of the differences.
+     */
+    delete: operations["end_shadow"];
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/updates": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Row Updates
+     * @description List the newest row updates of a model version, the active one, and what the asked worker serves.
+     */
+    get: operations["row_updates"];
     put?: never;
     post?: never;
     delete?: never;
@@ -426,6 +582,58 @@ export type webhooks = Record<string, never>;
 export interface components {
   schemas: {
     /**
+     * AuditEntry
+     * @description A request that changed something, or tried to.
+     */
+    AuditEntry: {
+      /** Action */
+      action: string;
+      /**
+       * Address
+       * @description of the client
+       */
+      address: string;
+      /**
+       * Client
+       * @description name of the token
+       */
+      client: string;
+      /**
+       * Detail
+       * @description further values of the request
+       */
+      detail: {
+        [key: string]: unknown;
+      };
+      /**
+       * Id
+       * @description later entries have higher numbers
+       */
+      id: number;
+      /**
+       * Message
+       * @description why it was refused or failed
+       */
+      message: string | null;
+      /** Model */
+      model: string | null;
+      /** Request Id */
+      request_id: string;
+      /**
+       * Result
+       * @description `begun`: the server ended before it noted the result
+       * @enum {string}
+       */
+      result: "begun" | "ok" | "refused" | "failed";
+      /**
+       * Time
+       * Format: date-time
+       */
+      time: string;
+      /** Version */
+      version: number | null;
+    };
+    /**
      * BenchPoint
      * @description Latency and throughput of a model at one batch size.
      */
@@ -451,6 +659,45 @@ export interface components {
       target: string;
       /** Threads */
       threads: number;
+    };
+    /**
+     * CanaryRequest
+     * @description The version to answer a share of the requests.
+     */
+    CanaryRequest: {
+      /**
+       * Percent
+       * @description share of the requests; 0 ends the canary
+       */
+      percent: number;
+      /**
+       * Version
+       * @description version of the model, not the active one
+       */
+      version: number;
+    };
+    /**
+     * CanaryState
+     * @description The version that answers a share of the requests that name no version.
+     */
+    CanaryState: {
+      /**
+       * Available
+       * @description it is open; else the active version gets its requests
+       */
+      available: boolean;
+      /**
+       * Percent
+       * @description share of the requests
+       */
+      percent: number;
+      /**
+       * Unavailable Requests
+       * @description requests of its share that the active version answered since the server started
+       */
+      unavailable_requests: number;
+      /** Version */
+      version: number;
     };
     /**
      * ComparedFigure
@@ -566,6 +813,11 @@ export interface components {
       model: string;
       /** Nodes */
       nodes: components["schemas"]["EncodedNode"][];
+      /**
+       * Rows Sequence
+       * @description number of the last row update that the answer has; null: none
+       */
+      rows_sequence: number | null;
       /** Version */
       version: number;
     };
@@ -659,8 +911,35 @@ export interface components {
       query: components["schemas"]["NodeId"];
       /** Relation */
       relation: string;
+      /**
+       * Rows Sequence
+       * @description number of the last row update that the answer has; null: none
+       */
+      rows_sequence: number | null;
       /** Version */
       version: number;
+    };
+    /**
+     * ListedRowUpdate
+     * @description A row update of a model version.
+     */
+    ListedRowUpdate: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Parent */
+      parent: number;
+      /**
+       * Rows
+       * @description rows by table
+       */
+      rows: {
+        [key: string]: number;
+      };
+      /** Sequence */
+      sequence: number;
     };
     /**
      * MetricPoint
@@ -715,8 +994,12 @@ export interface components {
      * @description A model with its versions, newest first.
      */
     ModelSummary: {
+      /** @description null: there is none */
+      canary: components["schemas"]["CanaryState"] | null;
       /** Name */
       name: string;
+      /** @description null: there is none */
+      shadow: components["schemas"]["ShadowState"] | null;
       /** Versions */
       versions: components["schemas"]["ModelVersion"][];
     };
@@ -820,6 +1103,11 @@ export interface components {
        * @description all node types that have this id
        */
       query_types: string[];
+      /**
+       * Rows Sequence
+       * @description number of the last row update that the answer has; null: none
+       */
+      rows_sequence: number | null;
       /** Version */
       version: number;
     };
@@ -832,6 +1120,11 @@ export interface components {
       model: string;
       /** Queries */
       queries: components["schemas"]["RankedNodes"][];
+      /**
+       * Rows Sequence
+       * @description number of the last row update that the answer has; null: none
+       */
+      rows_sequence: number | null;
       /** Version */
       version: number;
     };
@@ -875,7 +1168,7 @@ export interface components {
     Overview: {
       /**
        * Can Promote
-       * @description versions can be promoted by a request: the server has a workspace and a token
+       * @description this client can promote versions: the server has a workspace, the token the scope manage
        */
       can_promote: boolean;
       /**
@@ -940,6 +1233,11 @@ export interface components {
       model: string;
       /** Predictions */
       predictions: components["schemas"]["Prediction"][];
+      /**
+       * Rows Sequence
+       * @description number of the last row update that the answer has; null: none
+       */
+      rows_sequence: number | null;
       /** Version */
       version: number;
     };
@@ -1063,6 +1361,51 @@ export interface components {
     Relations: {
       /** Relations */
       relations: components["schemas"]["Relation"][];
+    };
+    /**
+     * RowUpdatesAnswer
+     * @description The row updates of a model version, newest first.
+     */
+    RowUpdatesAnswer: {
+      /**
+       * Active
+       * @description number of the update that servers apply; 0: none
+       */
+      active: number;
+      /**
+       * Applied
+       * @description number of the one that answers of the asked worker have; null: the version is not open
+       */
+      applied: number | null;
+      /**
+       * Damaged
+       * @description updates that cannot be read, with the reason
+       */
+      damaged: {
+        [key: string]: string;
+      };
+      /**
+       * Failure
+       * @description why the asked worker has not applied the active one
+       */
+      failure: string | null;
+      /** Model */
+      model: string;
+      /** Updates */
+      updates: components["schemas"]["ListedRowUpdate"][];
+      /** Version */
+      version: number;
+    };
+    /**
+     * RowsRollback
+     * @description The row update to serve.
+     */
+    RowsRollback: {
+      /**
+       * Sequence
+       * @description number of the update; 0: the rows of the version itself
+       */
+      sequence: number;
     };
     /**
      * RunDetail
@@ -1284,6 +1627,120 @@ export interface components {
       threads: number;
     };
     /**
+     * ShadowOutputState
+     * @description Differences of one output of the shadow; null where nothing was compared.
+     */
+    ShadowOutputState: {
+      /**
+       * Different Share
+       * @description share of the rows that differ beyond the tolerance
+       */
+      different_share: number | null;
+      /**
+       * Largest Difference
+       * @description largest absolute difference of numbers
+       */
+      largest_difference: number | null;
+      /**
+       * Mean Difference
+       * @description mean absolute difference of numbers
+       */
+      mean_difference: number | null;
+      /**
+       * Name
+       * @description of the output, after the signature's where that is not the whole model
+       */
+      name: string;
+      /**
+       * Overlap
+       * @description share of the ids in the lists of the active version that the shadow lists, too
+       */
+      overlap: number | null;
+      /**
+       * Rows
+       * @description rows compared
+       */
+      rows: number;
+    };
+    /**
+     * ShadowRequest
+     * @description The version to repeat answered requests on.
+     */
+    ShadowRequest: {
+      /**
+       * Percent
+       * @description share of the requests; 0 ends the shadow
+       * @default 100
+       */
+      percent: number;
+      /**
+       * Tolerance
+       * @description largest absolute difference of equal numbers
+       * @default 0.0001
+       */
+      tolerance: number;
+      /**
+       * Version
+       * @description version of the model, not the active one
+       */
+      version: number;
+    };
+    /**
+     * ShadowState
+     * @description The version on which answered requests are repeated, and how its outputs differ, over all servers.
+     */
+    ShadowState: {
+      /**
+       * Active Ms
+       * @description mean execution time of compared requests, active version
+       */
+      active_ms: number | null;
+      /**
+       * Available
+       * @description it is open; else its requests are dropped
+       */
+      available: boolean;
+      /**
+       * Calls
+       * @description requests compared
+       */
+      calls: number;
+      /**
+       * Dropped
+       * @description requests not repeated, as the server was busy or it was not open
+       */
+      dropped: number;
+      /**
+       * Error
+       * @description why it could not answer the last of the failed requests
+       */
+      error: string | null;
+      /**
+       * Failed
+       * @description requests that it could not answer
+       */
+      failed: number;
+      /** Outputs */
+      outputs: components["schemas"]["ShadowOutputState"][];
+      /**
+       * Percent
+       * @description share of the requests that are repeated
+       */
+      percent: number;
+      /**
+       * Shadow Ms
+       * @description mean execution time of compared requests, shadow
+       */
+      shadow_ms: number | null;
+      /**
+       * Tolerance
+       * @description largest absolute difference of equal numbers
+       */
+      tolerance: number;
+      /** Version */
+      version: number;
+    };
+    /**
      * StageSummary
      * @description One stage of a run.
      */
@@ -1302,6 +1759,16 @@ export interface components {
        * @enum {string}
        */
       state: "pending" | "running" | "finished" | "failed" | "interrupted" | "skipped";
+    };
+    /**
+     * Traffic
+     * @description Versions of a model that get a share of its requests besides the active one.
+     */
+    Traffic: {
+      /** @description null: there is none */
+      canary: components["schemas"]["CanaryState"] | null;
+      /** @description null: there is none */
+      shadow: components["schemas"]["ShadowState"] | null;
     };
     /**
      * TrueLink
@@ -1444,6 +1911,33 @@ export interface components {
       request_ms: components["schemas"]["ComparedFigure"];
       size_bytes: components["schemas"]["ComparedFigure"];
     };
+    /**
+     * WrittenRowUpdate
+     * @description A row update that was written and is active.
+     */
+    WrittenRowUpdate: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Model */
+      model: string;
+      /**
+       * Parent
+       * @description number of the update that it follows; 0: the version itself
+       */
+      parent: number;
+      /** Rows */
+      rows: number;
+      /**
+       * Sequence
+       * @description its number
+       */
+      sequence: number;
+      /** Version */
+      version: number;
+    };
   };
   responses: never;
   parameters: never;
@@ -1453,6 +1947,42 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+  audit: {
+    parameters: {
+      query?: {
+        /** @description most entries to return */
+        limit?: number;
+        /** @description only entries with a lower id */
+        before?: number | null;
+        /** @description only what is about this model */
+        model?: string | null;
+      };
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["AuditEntry"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
   events: {
     parameters: {
       query: {
@@ -1563,7 +2093,10 @@ export interface operations {
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
-      header?: never;
+      header?: {
+        /** @description requests with the same key go to the same version */
+        "x-routing-key"?: string | null;
+      };
       path: {
         /** @description name of the model */
         name: string;
@@ -1579,6 +2112,74 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["LikelyAnswers"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  set_canary: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["CanaryRequest"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Traffic"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  end_canary: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Traffic"];
         };
       };
       /** @description An error */
@@ -1637,7 +2238,10 @@ export interface operations {
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
-      header?: never;
+      header?: {
+        /** @description requests with the same key go to the same version */
+        "x-routing-key"?: string | null;
+      };
       path: {
         /** @description name of the model */
         name: string;
@@ -1766,7 +2370,10 @@ export interface operations {
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
-      header?: never;
+      header?: {
+        /** @description requests with the same key go to the same version */
+        "x-routing-key"?: string | null;
+      };
       path: {
         /** @description name of the model */
         name: string;
@@ -1805,7 +2412,10 @@ export interface operations {
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
-      header?: never;
+      header?: {
+        /** @description requests with the same key go to the same version */
+        "x-routing-key"?: string | null;
+      };
       path: {
         /** @description name of the model */
         name: string;
@@ -1844,7 +2454,10 @@ export interface operations {
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
-      header?: never;
+      header?: {
+        /** @description requests with the same key go to the same version */
+        "x-routing-key"?: string | null;
+      };
       path: {
         /** @description name of the model */
         name: string;
@@ -1935,6 +2548,225 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["Relations"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  roll_back: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["ModelVersion"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  update_rows: {
+    parameters: {
+      query?: {
+        /** @description name of the table; needed when there are several */
+        table?: string | null;
+        /** @description number that the update has to get; any when left out */
+        sequence?: number | null;
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    /** @description A KServe v2 request, in JSON or with binary data: the inputs `id`, BYTES or INT64 [n], and `vector`, FP32 [n, dim]. The header `Inference-Header-Content-Length` has the size of its JSON part. */
+    requestBody: {
+      content: {
+        "application/json": unknown;
+        "application/octet-stream": unknown;
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["WrittenRowUpdate"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  roll_back_rows: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["RowsRollback"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["RowUpdatesAnswer"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  set_shadow: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["ShadowRequest"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Traffic"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  end_shadow: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Traffic"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  row_updates: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["RowUpdatesAnswer"];
         };
       };
       /** @description An error */

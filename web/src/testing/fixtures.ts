@@ -231,6 +231,8 @@ export const metrics: RunMetrics = {
 export const models: ModelSummary[] = [
   {
     name: "debian-companion",
+    canary: null,
+    shadow: null,
     versions: [
       {
         version: 2,
@@ -329,6 +331,8 @@ export const models: ModelSummary[] = [
   },
   {
     name: "debian-section",
+    canary: null,
+    shadow: null,
     versions: [
       {
         version: 1,
@@ -389,6 +393,7 @@ const linksOf: Record<string, NeighborAnswer["neighbors"][number]["links"]> = {
 export const neighbors: NeighborAnswer = {
   model: "debian-companion",
   version: 2,
+  rows_sequence: null,
   query: { id: "nginx", type: "package" },
   query_types: ["package"],
   neighbors: names.map((id, index) => ({

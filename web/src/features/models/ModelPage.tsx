@@ -15,6 +15,7 @@ import { hasEmbeddings } from "@/api/choose-model";
 import { NewNodePanel } from "./NewNodePanel";
 import { Playground } from "./Playground";
 import { QualityPanel } from "./QualityPanel";
+import { TrafficPanel } from "./TrafficPanel";
 import { VersionsTable } from "./VersionsTable";
 import { VersionBadges, VersionState } from "./VersionState";
 import { defaultVersion, refreshInterval } from "./versions";
@@ -85,10 +86,12 @@ function ModelView({ model, version }: { model: ModelSummary; version: ModelVers
       <Panel title={t("versions", { name: model.name })} flush>
         <VersionsTable model={model} selected={version.version} />
       </Panel>
+      <TrafficPanel model={model} />
       <Panel
         title={
           <>
-            {t("versionTitle", { version: version.version })} <VersionBadges version={version} />
+            {t("versionTitle", { version: version.version })}{" "}
+            <VersionBadges model={model} version={version} />
           </>
         }
       >

@@ -1,5 +1,4 @@
 import { Badge, Button, Stack, Text, Tooltip } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
 import type { ModelSummary, ModelVersion, VersionComparison } from "@/api/types";
@@ -7,12 +6,16 @@ import { CommandLine } from "@/components/CommandLine";
 import { ProblemAlert } from "@/components/ProblemAlert";
 import { Prose } from "@/components/Prose";
 import { useFormat } from "@/i18n/format";
+import { TrafficControls } from "./TrafficControls";
+import { useRefreshModels } from "./use-refresh-models";
 
 const TOUCH_TOO = { hover: true, focus: true, touch: true };
 
-/** Badges for a version that answers by default, and for one that is promoted but does not answer yet. */
-export function VersionBadges({ version }: { version: ModelVersion }) {
+/** Badges for versions that answer by default, are to do so, or get a share of the requests. */
+export function VersionBadges({ model, version }: VersionStateProps) {
   const { t } = useTranslation("models");
+  const format = useFormat();
+  const { canary, shadow } = model;
   const switching = version.active && !version.served;
   return (
     <>
@@ -24,6 +27,18 @@ export function VersionBadges({ version }: { version: ModelVersion }) {
       {switching && (
         <Tooltip label={t("activeText")} events={TOUCH_TOO}>
           <Badge color={version.failure === null ? "gray" : "red"}>{t("active")}</Badge>
+        </Tooltip>
+      )}
+      {canary?.version === version.version && (
+        <Tooltip label={t("traffic.canaryText")} events={TOUCH_TOO}>
+          <Badge color={canary.available ? "orange" : "red"}>
+            {t("traffic.canary")} {format.percent(canary.percent / 100)}
+          </Badge>
+        </Tooltip>
+      )}
+      {shadow?.version === version.version && (
+        <Tooltip label={t("traffic.shadowText")} events={TOUCH_TOO}>
+          <Badge color={shadow.available ? "violet" : "red"}>{t("traffic.shadow")}</Badge>
         </Tooltip>
       )}
     </>
@@ -40,12 +55,15 @@ export function VersionState({ model, version }: VersionStateProps) {
   const { t } = useTranslation("models");
   const answering = model.versions.find(({ served }) => served)?.version;
   const { active, served, failure } = version;
+  const isCanary = model.canary?.version === version.version;
   return (
     <Stack gap="xs" align="flex-start" mt="md">
       {served && <Text size="sm">{t("servedText")}</Text>}
       {active && !served && <Text size="sm">{t("activeText")}</Text>}
       {served && !active && version.promotable && <Text size="sm">{t("promote.replaced")}</Text>}
-      {!active && !served && <Text size="sm">{t("promote.named")}</Text>}
+      {!active && !served && (
+        <Text size="sm">{t(isCanary ? "traffic.canaryText" : "promote.named")}</Text>
+      )}
       {version.comparison && <ComparisonText comparison={version.comparison} />}
       {failure !== null && (
         <Text size="sm" c="red" role="alert">
@@ -92,14 +110,9 @@ function ComparisonText({ comparison }: { comparison: VersionComparison }) {
 /** The button that promotes a version, or the command where the server takes no changes. */
 function Promotion({ name, version }: { name: string; version: ModelVersion }) {
   const { t } = useTranslation("models");
-  const queryClient = useQueryClient();
+  const onSuccess = useRefreshModels();
   const overview = api.useQuery("get", "/api/v1/overview");
-  const promotion = api.useMutation("post", "/api/v1/models/{name}/promote", {
-    onSuccess: () =>
-      queryClient.invalidateQueries({
-        queryKey: api.queryOptions("get", "/api/v1/models").queryKey,
-      }),
-  });
+  const promotion = api.useMutation("post", "/api/v1/models/{name}/promote", { onSuccess });
   if (!version.promotable) return <Text size="sm">{t("promote.folder")}</Text>;
   const waits = overview.data?.follows === false && (
     <Text size="sm">{t("promote.notFollowing")}</Text>
@@ -128,6 +141,7 @@ function Promotion({ name, version }: { name: string; version: ModelVersion }) {
       >
         {t("promote.button", { version: version.version })}
       </Button>
+      {!version.served && <TrafficControls name={name} version={version} />}
       {waits}
       {promotion.error && <ProblemAlert error={promotion.error} />}
     </>

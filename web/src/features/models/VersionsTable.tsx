@@ -86,7 +86,7 @@ function VersionRow({ model, version, largest, metric, selected }: VersionRowPro
           >
             {version.version}
           </TextLink>
-          <VersionBadges version={version} />
+          <VersionBadges model={model} version={version} />
         </Group>
       </Table.Td>
       <Table.Td>

@@ -8,10 +8,15 @@ export function defaultVersion({ versions }: ModelSummary): ModelVersion | undef
 const REFRESH_MS = 10_000;
 const SWITCHING_REFRESH_MS = 1_000;
 
-/** Returns when to ask again: soon while a promoted version is about to replace the served one. */
+/** Returns when to ask again: soon while a version is about to get requests, or to replace another. */
 export function refreshInterval(models: ModelSummary[] | undefined): number {
-  const switching = models?.some(({ versions }) =>
-    versions.some(({ active, served, failure }) => active && !served && failure === null),
+  const switching = models?.some(({ versions, canary, shadow }) =>
+    versions.some(
+      ({ version, active, served, failure, running }) =>
+        failure === null &&
+        ((active && !served) ||
+          (running === null && [canary?.version, shadow?.version].includes(version))),
+    ),
   );
   return switching ? SWITCHING_REFRESH_MS : REFRESH_MS;
 }
