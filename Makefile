@@ -97,6 +97,10 @@ test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction, tab
 	$(BIN)/python -m pytest --ignore tests/e2e -m stress
 	GRAPHBOX_KILLS=100 $(BIN)/python -m pytest --timeout 1800 tests/graph/test_ingest_crash.py
 
+.PHONY: fuzz-server
+fuzz-server: $(VENV)/.core ## a million mutated requests to a server, over REST and gRPC (REQUESTS=..., SEED=...)
+	$(BIN)/python -m tests.server.fuzz --requests $(or $(REQUESTS),1000000) --seed $(or $(SEED),1)
+
 .PHONY: test-e2e
 test-e2e: $(VENV)/.core server/static/index.html ## sdist, wheel, clean environment, demo, server, real browser
 	$(BIN)/python -m pytest tests/e2e

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.deploy.nearest.graph_index import BUILD_SETTINGS, faiss_library
 from graphbox.deploy.nearest.recall import found_rows
 from graphbox.deploy.nearest.row_filter import RowFilter
-from graphbox.deploy.nearest.rows import Tuned
+from graphbox.deploy.nearest.rows import NearestRows, Tuned
 from graphbox.package_folder import keep_packages_in
 
 Float32 = npt.NDArray[np.float32]
@@ -153,7 +153,7 @@ def bare_search(rows: Float32, width: int) -> Callable[[Float32], Float32]:
 def wait_for_index(model: DeployedEncoder) -> tuple[Tuned | None, float]:
     """Return the tuned index of a model's rows, None where exact ranking is as fast, and the time it took."""
     began = time.monotonic()
-    rows = model.nearest.ranking("item")
+    rows = cast("NearestRows", model.nearest.ranking("item"))
     while model.nearest.states["item"] == "building":
         if time.monotonic() - began > LONGEST_BUILD_S:
             raise TimeoutError(f"the index was not ready after {LONGEST_BUILD_S:g} s")
