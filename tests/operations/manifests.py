@@ -117,7 +117,9 @@ def dockerfiles() -> list[Dockerfile]:
 
 def container_command(path: Path, container: Object) -> Command:
     """Return what a container runs: the entry point of its image with arguments of its own."""
-    variables = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+    variables = {
+        variable["name"]: variable["value"] for variable in container.get("env", ()) if "value" in variable
+    }
     return Command(path, container["args"], variables)
 
 

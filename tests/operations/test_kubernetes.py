@@ -116,16 +116,24 @@ def test_pods_have_neither_credentials_nor_variables_of_services(kind: str) -> N
 
 
 @each_pod
-def test_token_comes_from_the_secret(path: Path) -> None:
-    (token,) = [v for v in only_container(pod_specs()[path])["env"] if v["name"] == "GRAPHBOX_TOKEN"]
-    assert token["valueFrom"] == {"secretKeyRef": {"name": "graphbox-token", "key": "token"}}
+def test_tokens_come_from_the_secret(path: Path) -> None:
+    spec = pod_specs()[path]
+    container = only_container(spec)
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "tokens"]
+    assert volume["secret"] == {"secretName": "graphbox-tokens"}
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "tokens"]
+    assert mount["readOnly"] is True
+    # A path inside of the volume is mounted once, and would keep tokens that were removed.
+    assert "subPath" not in mount
+    file = container_command(path, container).option("token-file")
+    assert file == f"{mount['mountPath']}/tokens.toml"
     assert not list(objects_of_kind("Secret")), "no file holds a token"
 
 
-def test_prometheus_presents_the_same_token() -> None:
+def test_prometheus_presents_a_token_of_its_own() -> None:
     ((_, monitor),) = objects_of_kind("ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint["authorization"]["credentials"] == {"name": "graphbox-token", "key": "token"}
+    assert endpoint["authorization"]["credentials"] == {"name": "graphbox-prometheus", "key": "token"}
 
 
 @each_pod
@@ -204,7 +212,11 @@ def test_volumes_are_mounted_where_the_server_looks() -> None:
         command = container_command(path, container)
         assert (command.option("models") or command.option("workspace")) in mounts.values()
         assert "/tmp" in mounts.values()  # noqa: S108 - the root is read-only
-        claimed = [v["persistentVolumeClaim"]["claimName"] for v in spec["volumes"] if "emptyDir" not in v]
+        claimed = [
+            v["persistentVolumeClaim"]["claimName"]
+            for v in spec["volumes"]
+            if "emptyDir" not in v and "secret" not in v
+        ]
         assert set(claimed) <= claims
     for image in dockerfiles():
         environment = image.environment()

@@ -8,15 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from graphbox.server.access import Scope
+from graphbox.server.tokens import TokenEntry, hash_of, token_file_text
+from graphbox.workspace import Workspace
 from tests.operations.manifests import LIVE, PROGRAM, READY, UNIT, Command, commands, unit_words
-from tests.server.sample_models import build_workspace, write_numbers
+from tests.server.sample_models import add_model, build_workspace, write_encoder, write_numbers
 from tests.server.server_process import TOKEN, wait_until
 
 START_TIMEOUT_S = 60
@@ -35,6 +38,7 @@ FOLDERS = {
     "--workspace=/var/lib/graphbox": "--workspace={workspace}",
     "--models=/models": "--models={workspace}/models",
     "--models=/mnt/models": "--models={workspace}/models",
+    "--token-file=/etc/graphbox/tokens.toml": "--token-file={workspace}.tokens.toml",
 }
 
 
@@ -53,7 +57,10 @@ def arguments_of(command: Command, workspace: Path) -> list[str]:
 def running(words: list[str], folder: Path, **variables: str) -> Iterator[str]:
     """Run a server that prints its address as JSON; it has to end well after SIGTERM."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GRAPHBOX_")}
-    environment = {**inherited, "OMP_NUM_THREADS": "1", "GRAPHBOX_TOKEN": TOKEN, **variables}
+    # The image has the token from its environment, all others have a file.
+    has_file = any(word.startswith("--token-file=") for word in words)
+    token = {} if has_file else {"GRAPHBOX_TOKEN": TOKEN}
+    environment = {**inherited, "OMP_NUM_THREADS": "1", **token, **variables}
     log = folder / "server.log"
     with (
         log.open("w") as errors,
@@ -77,7 +84,15 @@ def running(words: list[str], folder: Path, **variables: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with models; servers write to it one after the other."""
-    return build_workspace(tmp_path_factory.mktemp("operations") / "debian").root
+    root = build_workspace(tmp_path_factory.mktemp("operations") / "debian").root
+    write_token(root)
+    return root
+
+
+def write_token(workspace: Path) -> None:
+    """Write a token file with the token of this test, beside a workspace."""
+    entry = TokenEntry("test", hash_of(TOKEN.encode()).hex(), frozenset(Scope))
+    Path(f"{workspace}.tokens.toml").write_text(token_file_text([entry]))
 
 
 def check_answers(address: str, arguments: list[str]) -> None:
@@ -116,23 +131,16 @@ def test_image_refuses_an_empty_volume(tmp_path: Path) -> None:
     assert "there is no workspace here" in done.stderr
 
 
-@pytest.fixture
-def unit_command(tmp_path: Path) -> Callable[[Path], list[str]]:
-    """The unit's command with this Python's program, and a credential in a folder."""
-    program = tmp_path / "graphbox"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m graphbox "$@" --json\n')
-    program.chmod(0o755)
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    return lambda workspace: [placed(word.replace(PROGRAM, str(program)), workspace) for word in unit_words()]
-
-
-def test_unit_reads_its_token_from_the_credential(
-    unit_command: Callable[[Path], list[str]], workspace: Path, tmp_path: Path
-) -> None:
-    words = unit_command(workspace)
-    assert words[:2] == ["/bin/sh", "-c"], UNIT
-    variables = {"GRAPHBOX_TOKEN": "", "CREDENTIALS_DIRECTORY": str(tmp_path)}
-    with running(words, tmp_path, **variables) as address:
+def test_unit_starts_with_an_empty_folder_and_answers(tmp_path: Path) -> None:
+    words = [placed(word, tmp_path / "volume") for word in unit_words()]
+    assert words[0] == PROGRAM, UNIT
+    (tmp_path / "volume" / "lost+found").mkdir(parents=True)
+    write_token(tmp_path / "volume")
+    with running([sys.executable, "-m", "graphbox", *words[1:], "--json"], tmp_path) as address:
+        assert httpx.get(address + LIVE).status_code == 200
+        assert httpx.get(address + READY).status_code == 503
+        with Workspace(tmp_path / "volume") as workspace:
+            add_model(workspace, "companion", write_encoder)
         check_answers(address, words)
 
 
@@ -140,6 +148,7 @@ def test_models_are_upgraded_and_rolled_back_without_a_lost_request(tmp_path: Pa
     (deployment,) = [command for command in commands() if command.where.name == "deployment.yaml"]
     models = tmp_path / "models"
     write_numbers(models / "numbers" / "1")
+    write_token(tmp_path)
     request = (models / "numbers" / "1" / "example_request.json").read_bytes()
     arguments = [*arguments_of(deployment, tmp_path), "--json"]
 

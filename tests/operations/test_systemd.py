@@ -57,6 +57,4 @@ def test_unit_writes_to_its_own_folders_alone() -> None:
     assert settings["Environment"] == ["GRAPHBOX_PACKAGES=/var/cache/graphbox"]
     assert "--workspace=/var/lib/graphbox" in unit_words()
     assert int(settings["TimeoutStopSec"][0]) > Settings.drain_timeout_s
-    (credential,) = settings["LoadCredential"]
-    assert credential.partition(":")[0] == "token"
-    assert '"$CREDENTIALS_DIRECTORY/token"' in unit_words()[2]
+    assert "--token-file=/etc/graphbox/tokens.toml" in unit_words()
