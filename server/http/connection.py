@@ -17,6 +17,7 @@ import httptools
 from graphbox.server.defects import answer_defect
 from graphbox.server.http.connections import Connections, Phase
 from graphbox.server.http.exchange import Application, Exchange
+from graphbox.server.http.refusals import body_timeout, refuse_repeated, stopping, too_many_bodies
 from graphbox.server.problem import RefusedError, problem_body, too_large
 
 __all__ = ["REQUEST_ID", "HttpConnection", "next_request_id"]
@@ -25,14 +26,11 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_HEADERS = 100
 # Requests that wait for the answer to an earlier one of the same connection.
 _MAX_PIPELINED = 64
+_FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 # The first half tells processes apart, the second half requests.
 _ID_OF_PROCESS = os.urandom(4).hex().encode()
-_SINGLE_HEADERS = frozenset(
-    {b"authorization", b"content-encoding", b"content-length", b"host", b"inference-header-content-length"}
-)
 _request_numbers = itertools.count(1)
-_OVERLOADED = {"retry-after": "1"}
 
 
 class HttpConnection(asyncio.Protocol):
@@ -70,6 +68,8 @@ class HttpConnection(asyncio.Protocol):
         self._skipped_bytes = 0
         self._is_deaf = False
         self._has_progress = False
+        # Whether a request was begun since bytes were received last: one at a time, others have their turns.
+        self._has_begun = False
         self._unsent_bytes = 0
         self._is_paused = False
         self._drained: asyncio.Future[None] | None = None
@@ -109,22 +109,15 @@ class HttpConnection(asyncio.Protocol):
         """Parse ``data`` and pass on the requests that are complete."""
         if self._is_deaf:
             return
-        if self._skipped_bytes:
-            data = self._skip(data)
-            if not data:
-                return
-        self._has_progress = False
+        self._has_progress = self._has_begun = False
+        left: bytes | memoryview = data
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # To what a request asks to change, the server does not; the request itself was passed on.
-            self._parser = httptools.HttpRequestParser(self)
-            if upgrade.args[0] < len(data):
-                self.data_received(data[upgrade.args[0] :])
-                return
+            while left and not self._is_deaf:
+                left = self._skip(left) if self._skipped_bytes else self._feed(left)
         except httptools.HttpParserError as error:
-            self._refuse_text(error)
-            return
+            if not self._is_deaf:
+                self._refuse_text(error)
+                return
         # Bytes of headers, chunk sizes and trailers, which are kept until they are complete.
         self._unparsed_bytes = 0 if self._has_progress else self._unparsed_bytes + len(data)
         if self._unparsed_bytes > MAX_HEADER_BYTES and not self._is_deaf:
@@ -160,7 +153,9 @@ class HttpConnection(asyncio.Protocol):
     # Of the parser
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin a request; end the packet where an earlier answer is the last one."""
+        if self._is_deaf:
+            raise ValueError("nothing more is answered")  # ends in `data_received`
         self._is_reading = True
         self._target = b""
         self._header_list = []
@@ -185,6 +180,8 @@ class HttpConnection(asyncio.Protocol):
         self._has_progress = True
         if self._is_deaf:
             return  # an earlier answer was the last one, and the rest of the packet is parsed
+        if self._incoming is not None:
+            return  # its body follows: see `_feed`
         target = self._target
         if not target.startswith(b"/"):
             target = _origin_form(target)
@@ -198,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
         self._incoming = exchange
         try:
             if len(exchange.headers) != len(self._header_list):
-                _refuse_repeated(self._header_list)
+                refuse_repeated(self._header_list)
             self._application.admit(exchange)
         except RefusedError as refusal:
             self._refuse(exchange, refusal)
@@ -209,7 +206,7 @@ class HttpConnection(asyncio.Protocol):
             self._move(Phase.DISCARDING)
             answer_defect(exchange, error)
             return
-        if exchange.headers.get(b"expect", b"").lower() == b"100-continue" and self._current is None:
+        if exchange.headers.get(b"expect", b"").lower() == b"100-continue" and not self._is_busy():
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -226,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
         if self._body_bytes > self._limits.max_body_bytes:
             self._refuse(exchange, too_large(self._limits.max_body_bytes))
         elif self._connections.buffered_bytes > self._limits.max_buffered_bytes:
-            self._refuse(exchange, _too_many_bodies())
+            self._refuse(exchange, too_many_bodies())
         elif not self._first_body:
             self._first_body = data
         else:
@@ -237,6 +234,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Pass on the request, or keep it until the earlier ones are answered."""
+        if self._parser.should_upgrade() and self._incoming is not None and _has_body(self._incoming):
+            return  # its body follows: see `_feed`
         self._is_reading = False
         self._has_progress = True
         exchange, self._incoming = self._incoming, None
@@ -257,12 +256,10 @@ class HttpConnection(asyncio.Protocol):
         exchange.counted_bytes, self._body_bytes = self._body_bytes, 0
         self._forget_body()
         exchange.received_ns = time.perf_counter_ns()
-        if self._current is None and not self._is_paused:
+        if not self._is_busy():
             self._pass_on(exchange)
-            return
-        self._waiting.append(exchange)
-        if len(self._waiting) >= _MAX_PIPELINED:
-            self._is_deaf = self.is_last = True
+        else:
+            self._keep(exchange)
 
     # Of an exchange
 
@@ -335,7 +332,7 @@ class HttpConnection(asyncio.Protocol):
                 self.abort()
             else:
                 exchange.keeps_alive = False
-                self._application.refuse(exchange, _stopping())
+                self._application.refuse(exchange, stopping())
         self.close()
 
     def time_out(self, phase: Phase) -> None:
@@ -346,7 +343,7 @@ class HttpConnection(asyncio.Protocol):
             message = f"expected a request within {limit_s:g} s"
             self._answer_alone(HTTPStatus.REQUEST_TIMEOUT, "header_timeout", message)
         elif phase is Phase.BODY and self._incoming is not None:
-            self._refuse(self._incoming, self._body_timeout())
+            self._refuse(self._incoming, body_timeout(self._limits.body_timeout_s, self._body_bytes))
             self.close()
         elif phase is Phase.WRITING:
             self._wait_on_or_abort()
@@ -357,8 +354,9 @@ class HttpConnection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Note what the connection waits for after some bytes were read."""
-        if self._current is not None or self._is_paused or self._transport.is_closing():
-            if self._current is not None and (self._waiting or self._is_reading) and not self._is_paused:
+        is_answering = self._current is not None or bool(self._waiting)
+        if is_answering or self._is_paused or self._transport.is_closing():
+            if is_answering and (self._waiting or self._is_reading) and not self._is_paused:
                 self._transport.pause_reading()
             return
         if self._incoming is not None:
@@ -367,12 +365,33 @@ class HttpConnection(asyncio.Protocol):
         elif self._phase is not Phase.HEADERS and (self._is_reading or self._phase is not Phase.IDLE):
             self._move(Phase.HEADERS)
 
+    def _is_busy(self) -> bool:
+        """Return whether a request has to wait: for others, for the client to read, or for the next turn.
+
+        Answered as they are parsed, the thousands of requests of one packet would hold up everybody.
+        """
+        return self._current is not None or self._is_paused or self._has_begun or bool(self._waiting)
+
+    def _keep(self, exchange: Exchange) -> None:
+        """Keep a request until the earlier ones are answered."""
+        self._waiting.append(exchange)
+        if len(self._waiting) >= _MAX_PIPELINED:
+            self._is_deaf = self.is_last = True
+        if self._current is None and not self._is_paused and len(self._waiting) == 1:
+            if self._phase is not Phase.ANSWERING:
+                self._move(Phase.ANSWERING)
+            self._next()
+
     def _pass_on(self, exchange: Exchange) -> None:
         self._current = exchange
+        self._has_begun = True
         if self._phase is not Phase.ANSWERING:
             self._move(Phase.ANSWERING)
         try:
-            self._application.answer(exchange)
+            if exchange.refusal is None:
+                self._application.answer(exchange)
+            else:
+                self._application.refuse(exchange, exchange.refusal)
         except Exception as error:  # noqa: BLE001 - answered
             answer_defect(exchange, error)
 
@@ -392,19 +411,24 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def _pass_on_waiting(self) -> None:
-        if self._waiting and self._current is None and not self._transport.is_closing():
+        if self._is_paused or self._transport.is_closing():
+            return
+        if self._waiting and self._current is None:
             self._pass_on(self._waiting.popleft())
 
     def _refuse(self, exchange: Exchange, refusal: RefusedError) -> None:
-        """Refuse a request whose body is not complete; the connection carries no other one."""
+        """Refuse a request; with a body that is not read to its end, the connection carries no other one."""
+        has_body = _has_body(exchange)
+        if not has_body and self._is_busy():
+            exchange.refusal = refusal.with_traceback(None)  # in its turn, by `on_message_complete`
+            return
         if self._current is not None or self._waiting:
             # Earlier ones of a pipeline are answered, this one is not.
             self._is_deaf = self.is_last = True
             return
-        has_body = exchange.headers.get(b"content-length", b"0") != b"0"
-        has_body |= b"transfer-encoding" in exchange.headers
+        left_bytes = None if self._has_begun else self._bytes_to_skip(exchange, refusal)
         self._current = exchange
-        left_bytes = self._bytes_to_skip(exchange, refusal)
+        self._has_begun = True
         self._forget_body()
         if not has_body:
             self._incoming = None  # `on_message_complete` has nothing to pass on
@@ -430,8 +454,27 @@ class HttpConnection(asyncio.Protocol):
             return None
         return max(0, int(length) - self._body_bytes)
 
-    def _skip(self, data: bytes) -> bytes:
+    def _feed(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Parse ``data``; return what follows a request to change the protocol.
+
+        To what such a request asks for, the server does not change. The parser ends there, even before a
+        body: another one reads it, after a head that says how long it is.
+
+        Raises:
+            httptools.HttpParserError: it is no HTTP, or nothing more is answered.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parser = httptools.HttpRequestParser(self)
+            if self._incoming is not None and not self._skipped_bytes:
+                self._parser.feed_data(_head_of_body(self._incoming))
+            return memoryview(data)[upgrade.args[0] :]
+        return b""
+
+    def _skip(self, data: bytes | memoryview) -> bytes | memoryview:
         """Drop what belongs to a refused body; return what follows it."""
+        self._has_progress = True
         left_bytes = self._skipped_bytes - len(data)
         if left_bytes > 0:
             self._skipped_bytes = left_bytes
@@ -490,14 +533,6 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.abort()
 
-    def _body_timeout(self) -> RefusedError:
-        return RefusedError(
-            HTTPStatus.REQUEST_TIMEOUT,
-            "body_timeout",
-            f"expected the whole body within {self._limits.body_timeout_s:g} s,"
-            f" received {self._body_bytes} bytes",
-        )
-
     def _release(self, exchange: Exchange) -> None:
         """Count the body of a request no more."""
         self._connections.buffered_bytes -= exchange.counted_bytes
@@ -523,6 +558,16 @@ class HttpConnection(asyncio.Protocol):
             self._drained = None
 
 
+def _has_body(exchange: Exchange) -> bool:
+    headers = exchange.headers
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+def _head_of_body(exchange: Exchange) -> bytes:
+    framing = [b"%b: %b\r\n" % header for header in exchange.header_list if header[0] in _FRAMING_HEADERS]
+    return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing)
+
+
 def _origin_form(target: bytes) -> bytes:
     """Return path and query of a target that is a whole address; of any other one, nothing matches."""
     try:
@@ -536,39 +581,3 @@ def _origin_form(target: bytes) -> bytes:
 def next_request_id() -> bytes:
     """Return an id for a request that has none."""
     return b"%b%08x" % (_ID_OF_PROCESS, next(_request_numbers))
-
-
-def _refuse_repeated(header_list: list[tuple[bytes, bytes]]) -> None:
-    """Refuse headers that say twice what two readers of the request could understand differently.
-
-    Raises:
-        RefusedError: 400, one of `_SINGLE_HEADERS` is there twice.
-    """
-    names = [name for name, _ in header_list]
-    repeated = sorted(name.decode() for name in _SINGLE_HEADERS if names.count(name) > 1)
-    if repeated:
-        raise RefusedError(
-            HTTPStatus.BAD_REQUEST,
-            "repeated_header",
-            f"expected the header {repeated[0]} once, received it {names.count(repeated[0].encode())} times",
-        )
-
-
-def _stopping() -> RefusedError:
-    return RefusedError(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        "stopping",
-        "the server is stopping and this request was not finished",
-        hint="send it again",
-        headers=_OVERLOADED,
-    )
-
-
-def _too_many_bodies() -> RefusedError:
-    return RefusedError(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        "overloaded",
-        "the bodies of requests that are being received take all the memory this server gives them",
-        hint="try again in a second",
-        headers=_OVERLOADED,
-    )

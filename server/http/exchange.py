@@ -82,6 +82,7 @@ class Exchange:
         trace: of the request; None: requests are not traced.
         sent_bytes: of the answer's body.
         announcement: of a large body that is being received.
+        refusal: reason for which the request was refused by its headers, and is to be answered in its turn.
     """
 
     __slots__ = (
@@ -104,6 +105,7 @@ class Exchange:
         "principal",
         "query",
         "received_ns",
+        "refusal",
         "request_id",
         "route",
         "scope",
@@ -147,6 +149,7 @@ class Exchange:
         self.trace: RequestTrace | None = None
         self.sent_bytes = 0
         self.announcement: Announcement | None = None
+        self.refusal: RefusedError | None = None
 
     @property
     def decoded_path(self) -> str:

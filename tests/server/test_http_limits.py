@@ -434,3 +434,59 @@ def test_answers_that_are_not_read_do_not_keep_a_connection(
             for _ in range(20_000):
                 connection.sendall(request)
         wait_until(lambda: open_connections(server) == 0, what="the connection to be dropped")
+
+
+def test_the_refusals_of_one_packet_are_bounded(strict: ServerProcess) -> None:
+    """Each is some hundred bytes for 18 of the client's, and none needs a token."""
+    with connect(strict) as connection:
+        send(connection, b"GET / HTTP/1.1\r\n\r\n" * 13_000)
+        answer = read_all(connection)
+    # Fewer where the system drops answers, as the rest of the requests is not read.
+    assert 1 <= answer.count(b"HTTP/1.1 400") <= 1 + 64
+
+
+def test_refusals_have_their_place_in_a_pipeline(strict: ServerProcess) -> None:
+    infer = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    foreign = b"GET /v2 HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    for packet, expected in (
+        (infer + foreign + infer + last, [200, 403, 200, 200]),
+        (foreign + foreign + infer + foreign + last, [403, 403, 200, 403, 200]),
+    ):
+        with connect(strict) as connection:
+            connection.sendall(packet)
+            answer = read_all(connection)
+        assert [int(each[:3]) for each in answer.split(b"HTTP/1.1 ")[1:]] == expected
+
+
+@pytest.mark.parametrize(("host", "expected"), [(b"localhost", b"200"), (b"evil.example", b"403")])
+def test_many_requests_to_change_the_protocol(strict: ServerProcess, host: bytes, expected: bytes) -> None:
+    """Pipelined, they are no deeper in the stack than one alone."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    request = b"GET /v2 HTTP/1.1\r\nHost: " + host + b"\r\n" + upgrade + b"\r\n"
+    with connect(strict) as connection:
+        send(connection, request * 3000)
+        answer = read_all(connection)
+    assert 1 <= answer.count(b"HTTP/1.1 " + expected) <= 1 + 64
+    assert answer.count(b"HTTP/1.1 ") == answer.count(b"HTTP/1.1 " + expected)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_request_to_change_the_protocol_keeps_its_body(
+    strict: ServerProcess, is_chunked: bool, pieces: int
+) -> None:
+    """Taken for the next request, the body would be one that no proxy has seen."""
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    length = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(BODY)
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY) if is_chunked else BODY
+    request = HEAD + upgrade + length + b"\r\n\r\n" + body
+    packet = request * 2 + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect(strict) as connection:
+        step = -(-len(packet) // pieces)
+        for start in range(0, len(packet), step):
+            connection.sendall(packet[start : start + step])
+            time.sleep(0.05)
+        answer = read_all(connection)
+    assert answer.count(b"HTTP/1.1 200") == answer.count(b"HTTP/1.1") == 3
+    assert answer.count(b'"embedding"') == 2

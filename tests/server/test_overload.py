@@ -169,6 +169,34 @@ def test_a_stopping_server_ends_connections_after_refused_bodies() -> None:
     converse(Application(), work)
 
 
+def test_the_requests_of_one_packet_are_answered_in_turns() -> None:
+    """Refusals, too: others are answered in between, and what the client does not read stays bounded."""
+
+    class Counting(Application):
+        answers = 0
+
+        def admit(self, exchange: Exchange) -> None:
+            if exchange.path == b"/refused":
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too much waits")
+
+        def answered(self, exchange: Exchange) -> None:
+            self.answers += 1
+
+    application = Counting()
+
+    async def work(streams: Streams, _connections: Connections) -> None:
+        _, writer = streams
+        writer.write((b"GET /refused HTTP/1.1\r\n\r\n" + request(b"")) * 30)
+        most = 0
+        while application.answers < 60:
+            before = application.answers
+            await asyncio.sleep(0)  # one turn of the loop, or two where the first was amid this one
+            most = max(most, application.answers - before)
+        assert most <= 2
+
+    converse(application, work)
+
+
 def batcher(executor: Executor, max_queue_s: float = 0.1) -> Batcher:
     """Return a batcher whose executions of one row are known to take 10 ms."""
     spec = TensorSpec(name="x", datatype="INT64", shape=(-1,))
