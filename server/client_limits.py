@@ -11,7 +11,7 @@ from graphbox.server.access import Principal
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings
 
-__all__ = ["ClientLimits", "ClientState"]
+__all__ = ["TOO_MANY", "ClientLimits", "ClientState"]
 
 TOO_MANY = "too_many_requests"
 """Code of the refusals."""

@@ -115,6 +115,11 @@ class Executor:
         max_pending: most executions queued or running.
         threads: threads for short executions; the number of CPUs by default.
         gauge: int64 [1], shows other processes how many are pending; None: they do not see it.
+
+    Attributes:
+        turns: one for each thread of short executions. Work of several executions that keeps much in between
+            takes one from its first execution to its last: queued one after the other, the first ones of all
+            would come before the last one of any.
     """
 
     def __init__(
@@ -124,6 +129,7 @@ class Executor:
         self._max_pending = max_pending
         self._short = ThreadPoolExecutor(threads, thread_name_prefix="graphbox-model")
         self._long = ThreadPoolExecutor(max(1, threads // 2), thread_name_prefix="graphbox-model-long")
+        self.turns = asyncio.Semaphore(threads)
         self._pending = 0
         self._gauge = memoryview(bytearray(8)).cast("q") if gauge is None else gauge
         self._lock = threading.Lock()

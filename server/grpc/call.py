@@ -36,6 +36,8 @@ class GrpcCall:
         lease: of the model version that answers; None: none does.
         trace: of the call; None: calls are not traced.
         request_id: names the call in logs; empty before it is needed.
+        held_bytes: of its messages, as they are counted for all connections together.
+        is_begun: whether its only message was passed on.
         sent_bytes: of the messages of the answer.
     """
 
@@ -44,6 +46,8 @@ class GrpcCall:
         "_timer",
         "client_state",
         "encoding",
+        "held_bytes",
+        "is_begun",
         "lease",
         "method",
         "on_left",
@@ -75,6 +79,8 @@ class GrpcCall:
         self.trace: RequestTrace | None = None
         self.request_id = ""
         self.sent_bytes = 0
+        self.held_bytes = 0
+        self.is_begun = False
 
     @property
     def address(self) -> str:
@@ -104,6 +110,18 @@ class GrpcCall:
     def processed(self, message_bytes: int) -> None:
         """Note that a request of a stream, which had this size, is answered."""
         self._connection.processed(self, message_bytes)
+
+    def hold(self, more_bytes: int) -> None:
+        """Count bytes that a message has grown by.
+
+        Raises:
+            RefusedError: 503, the messages of all connections take too much.
+        """
+        self._connection.hold(self, more_bytes)
+
+    def release(self, size_bytes: int) -> None:
+        """Count bytes of a message no more; at the end of the call, those that are left are not."""
+        self._connection.release(self, size_bytes)
 
     def has_to_wait(self) -> bool:
         """Return whether no request is to begin, because the client does not take the answers it has."""

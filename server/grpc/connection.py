@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from http import HTTPStatus
 from typing import Any, cast
 
 from graphbox import _http2
 from graphbox.server.grpc.call import GrpcCall
-from graphbox.server.grpc.service import STREAM_PATH, GrpcService
-from graphbox.server.grpc.status import Status, status_of
+from graphbox.server.grpc.service import (
+    INFER_PATH,
+    MAX_SMALL_MESSAGE_BYTES,
+    STREAM_PATH,
+    WATCH_PATH,
+    GrpcService,
+)
+from graphbox.server.grpc.status import OVERLOADED, Status, status_of
 from graphbox.server.grpc.stream import InferStream
 from graphbox.server.http.connections import Connections, Phase
 from graphbox.server.problem import RefusedError
@@ -18,6 +25,8 @@ __all__ = ["GrpcConnection"]
 
 MAX_HEADER_BYTES = 16 * 1024
 MAX_CALLS = 256
+# A client watches the server as a whole, or this many of its services.
+MAX_WATCHES = 4
 # Of one connection: its largest messages, and what streams may send ahead.
 _BUFFERED_MESSAGES = 2
 _AHEAD_BYTES = 16 * 1024 * 1024
@@ -44,10 +53,12 @@ class GrpcConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._session = _http2.Http2Session(
             streaming_paths=[STREAM_PATH],
+            large_paths=[INFER_PATH],
             announce_calls=service.needs_admission,
             max_concurrent_calls=MAX_CALLS,
             max_header_bytes=MAX_HEADER_BYTES,
             max_message_bytes=limits.max_body_bytes,
+            max_small_message_bytes=min(MAX_SMALL_MESSAGE_BYTES, limits.max_body_bytes),
             max_buffered_bytes=_BUFFERED_MESSAGES * limits.max_body_bytes + _AHEAD_BYTES,
         )
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # set by `connection_made`
@@ -57,6 +68,10 @@ class GrpcConnection(asyncio.Protocol):
         self._delayed: dict[GrpcCall, bytes] = {}
         self._delayed_bytes = 0
         self._is_delaying = False
+        # Of complete messages whose calls are not answered.
+        self._held_bytes = 0
+        self._answering = 0
+        self._watches = 0
         # Streams and sizes of requests that are answered.
         self._processed: list[tuple[int, int]] = []
         self._phase = Phase.ANSWERING
@@ -91,12 +106,12 @@ class GrpcConnection(asyncio.Protocol):
         self._is_closed = True
         self._connections.remove(self, self._phase)
         self._phase = Phase.ANSWERING
-        self._connections.buffered_bytes -= self._buffered_bytes
-        self._buffered_bytes = 0
         if self._ticker is not None:
             self._ticker.cancel()
         for call in list(self._calls.values()):
             self._leave(call)
+        self._connections.buffered_bytes -= self._buffered_bytes
+        self._buffered_bytes = 0
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data`` and pass on the calls that are complete."""
@@ -105,15 +120,12 @@ class GrpcConnection(asyncio.Protocol):
         self._received_s = self._loop.time()
         self._pinged_s = None
         self._is_flush_scheduled = True  # by this function, at its end
-        self._handle(self._session.receive(data), time.perf_counter_ns())
+        events = self._session.receive(data)
+        if events and self._phase is Phase.IDLE:
+            self._move(Phase.IDLE)  # from now: calls that are refused at once are calls, too
+        self._handle(events, time.perf_counter_ns())
         self._count_buffered()
         self._flush()
-        if self._phase is Phase.HEADERS:
-            self._move(Phase.IDLE)
-        if self._phase is Phase.IDLE and self._session.open_calls:
-            self._move(Phase.ANSWERING)
-            self._taken_s = self._received_s
-            self._tick_later()
 
     def eof_received(self) -> bool:
         """Close the connection: a client that sends no more reads no more."""
@@ -158,6 +170,28 @@ class GrpcConnection(asyncio.Protocol):
         if not self._processed:
             self._loop.call_soon(self._read_on)
         self._processed.append((call.stream, message_bytes))
+
+    def hold(self, call: GrpcCall, size_bytes: int) -> None:
+        """Count further bytes of a call that is not answered, until `release` or its end.
+
+        Raises:
+            RefusedError: 503, the messages of all connections take too much.
+        """
+        if self._calls.get(call.stream) is not call:
+            return
+        call.held_bytes += size_bytes
+        self._count_held(size_bytes)
+        limit_bytes = self._connections.limits.max_buffered_bytes
+        # What the session has, it has since it was counted last.
+        others_bytes = self._connections.buffered_bytes - self._buffered_bytes
+        if others_bytes + self._session.buffered_bytes + self._held_bytes > limit_bytes:
+            raise _too_many_messages(limit_bytes)
+
+    def release(self, call: GrpcCall, size_bytes: int) -> None:
+        """Count bytes of a call no more."""
+        size_bytes = min(size_bytes, call.held_bytes)
+        call.held_bytes -= size_bytes
+        self._count_held(-size_bytes)
 
     def has_to_wait(self) -> bool:
         """Return whether no request is to begin, because the client does not take the answers it has."""
@@ -212,7 +246,9 @@ class GrpcConnection(asyncio.Protocol):
     def time_out(self, phase: Phase) -> None:
         """End a wait that took too long."""
         self._phase = Phase.ANSWERING
-        if phase in {Phase.WRITING, Phase.DISCARDING}:
+        if phase is Phase.WRITING and not self._is_writing_paused and not self._is_closed:
+            self._move(Phase.WRITING)  # `_is_taking` knows whether the client takes its answers
+        elif phase in {Phase.WRITING, Phase.DISCARDING}:
             self._is_closed = True
             self._transport.abort()
         else:
@@ -252,8 +288,13 @@ class GrpcConnection(asyncio.Protocol):
         """Pass on a call with its only message."""
         if compressed:
             call.encoding = _encoding_of(call)
+        try:
+            self.hold(call, len(message))
+        except RefusedError as refusal:
+            call.fail(refusal)
+            return
         if not self.has_to_wait():
-            self._service.answer(call, message)
+            self._begin(call, message)
             return
         most_bytes = _BUFFERED_MESSAGES * self._connections.limits.max_body_bytes
         if self._delayed_bytes + len(message) > most_bytes:
@@ -263,6 +304,21 @@ class GrpcConnection(asyncio.Protocol):
         self._delayed[call] = message
         self._delayed_bytes += len(message)
         call.limit_time()
+
+    def _begin(self, call: GrpcCall, message: bytes) -> None:
+        """Answer a call, now or later."""
+        if call.method != WATCH_PATH:
+            self._answering += 1
+        elif self._watches < MAX_WATCHES:
+            self._watches += 1
+        else:
+            text = f"expected at most {MAX_WATCHES} watches in one connection, received one more"
+            call.finish(Status.RESOURCE_EXHAUSTED, f"{text}: end another one first")
+            return
+        call.is_begun = True
+        self._service.answer(call, message)
+        if call.method == WATCH_PATH:
+            self.release(call, call.held_bytes)  # its message is read, and it may last for days
 
     def _refused(self, stream: int, path: str, status: Status, now_ns: int) -> None:
         """Count a call that the session has refused, and give it up."""
@@ -301,6 +357,12 @@ class GrpcConnection(asyncio.Protocol):
             return
         self._streams.pop(call.stream, None)
         self._delayed_bytes -= len(self._delayed.pop(call, b""))
+        self.release(call, call.held_bytes)
+        if call.is_begun:
+            if call.method == WATCH_PATH:
+                self._watches -= 1
+            else:
+                self._answering -= 1
         self._service.count(call, status)
 
     def _flush_soon(self) -> None:
@@ -323,6 +385,26 @@ class GrpcConnection(asyncio.Protocol):
             self._begin_delayed()
         if (self._is_stopping and not session.open_calls) or (session.failure and session.is_finished):
             self._end_connection()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Note what the connection waits for: where that is its client, it makes way for others."""
+        if self._is_closed or self._is_writing_paused:
+            return
+        if self._answering or any(stream.is_running for stream in self._streams.values()):
+            phase = Phase.ANSWERING
+        elif self._session.queued_bytes:
+            phase = Phase.WRITING
+        elif self._session.open_calls:
+            phase = Phase.WATCHING
+        else:
+            phase = Phase.IDLE
+        if phase is self._phase:
+            return
+        if self._phase in {Phase.IDLE, Phase.HEADERS}:
+            self._taken_s = self._received_s
+            self._tick_later()
+        self._move(phase)
 
     def _end_connection(self) -> None:
         """Send the end of the session, and wait for the client to close the connection.
@@ -348,7 +430,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _count_buffered(self) -> None:
         """Count what is being received; refuse calls where it is too much for all connections together."""
-        buffered = self._session.buffered_bytes + self._delayed_bytes
+        buffered = self._session.buffered_bytes + self._held_bytes
         grown = buffered - self._buffered_bytes
         if not grown:
             return
@@ -360,6 +442,12 @@ class GrpcConnection(asyncio.Protocol):
             refused = self._session.refuse_incomplete(-1, Status.RESOURCE_EXHAUSTED, text)
             self._handle(refused, time.perf_counter_ns())
             self._count_buffered()
+
+    def _count_held(self, grown_bytes: int) -> None:
+        """Count complete messages; `_count_buffered` counts the others."""
+        self._held_bytes += grown_bytes
+        self._buffered_bytes += grown_bytes
+        self._connections.buffered_bytes += grown_bytes
 
     def _pause_reading(self) -> None:
         if not self._is_reading_paused and not self._is_closed:
@@ -382,7 +470,7 @@ class GrpcConnection(asyncio.Protocol):
             message = self._delayed.pop(call)
             self._delayed_bytes -= len(message)
             call.end()  # its timer
-            self._service.answer(call, message)
+            self._begin(call, message)
         self._count_buffered()
 
     def _read_on(self) -> None:
@@ -411,12 +499,11 @@ class GrpcConnection(asyncio.Protocol):
             self._ticker = self._loop.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        """End what does not come, or is not taken; note that the connection is idle."""
+        """End what does not come, or is not taken, for as long as there are calls."""
         self._ticker = None
         if self._is_closed or self._is_writing_paused:
             return
         if not self._session.open_calls:
-            self._move(Phase.IDLE)
             return
         if not self._is_taking() or not self._is_alive():
             return
@@ -454,6 +541,15 @@ class GrpcConnection(asyncio.Protocol):
     def _move(self, phase: Phase) -> None:
         self._connections.move(self, self._phase, phase)
         self._phase = phase
+
+
+def _too_many_messages(limit_bytes: int) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        OVERLOADED,
+        f"the messages of calls that are not answered take the {limit_bytes} bytes this server gives them:"
+        " try again in a second",
+    )
 
 
 def _encoding_of(call: GrpcCall) -> str:

@@ -57,6 +57,13 @@ class Receiver(Protocol):
     def header(self, name: str) -> bytes:
         """Return a header of the call, empty where it is missing."""
 
+    def hold(self, more_bytes: int) -> None:
+        """Count bytes that the message has grown by, until the call is answered.
+
+        Raises:
+            RefusedError: 503, the messages of all connections take too much.
+        """
+
 
 class Inferring:
     """A request for inference until it is answered, by exactly one call of its receiver. On the event loop.
@@ -113,9 +120,7 @@ class Inferring:
         try:
             wire = parse(ModelInferRequest.FromString, message)
             self.request_id = wire.id
-            inference = self._services.inference
-            key = self._routing_key(wire) if inference.splits_requests else None
-            lease = inference.enter_now(wire.model_name, wire.model_version or None, key)
+            lease = self._services.inference.enter_now(*self._model_of(wire))
             if lease is None:
                 self._task = asyncio.get_running_loop().create_task(self._start_later(message, wire))
                 return
@@ -148,17 +153,31 @@ class Inferring:
             self._fail(error)
 
     async def _prepare(self, message: bytes, wire: ModelInferRequest | None) -> tuple[Lease, InferRequest]:
-        executor = self._services.executor
+        executor, inference = self._services.executor, self._services.inference
         if wire is None:
-            wire = await executor.run(lambda: self._parse(message))
-            self.request_id = wire.id
-        found = wire
-        inference = self._services.inference
-        key = self._routing_key(found) if inference.splits_requests else None
-        lease = self._lease = await inference.enter(found.model_name, found.model_version or None, key)
+            # From the first job to the last: else each message would be kept parsed until all are.
+            async with executor.turns:
+                parsed, grown_bytes = await executor.run(lambda: self._parse(message))
+                self.request_id = parsed.id
+                self._receiver.hold(grown_bytes)
+                open_now = self._lease = inference.enter_now(*self._model_of(parsed))
+                if open_now is not None:
+                    return open_now, await self._decode(parsed, open_now)
+            wire = parsed
+        # A model that is opened first takes nobody's turn.
+        lease = self._lease = await inference.enter(*self._model_of(wire))
+        async with executor.turns:
+            return lease, await self._decode(wire, lease)
+
+    def _model_of(self, wire: ModelInferRequest) -> tuple[str, str | None, bytes | None]:
+        """Return name, version and routing key of a request."""
+        key = self._routing_key(wire) if self._services.inference.splits_requests else None
+        return wire.model_name, wire.model_version or None, key
+
+    async def _decode(self, wire: ModelInferRequest, lease: Lease) -> InferRequest:
         regions = self._services.shared_memory
-        return lease, await executor.run(
-            lambda: decode_request(found, lease.signature, lease.limits, regions)
+        return await self._services.executor.run(
+            lambda: decode_request(wire, lease.signature, lease.limits, regions)
         )
 
     def _routing_key(self, wire: ModelInferRequest) -> bytes | None:
@@ -168,10 +187,12 @@ class Inferring:
             key = wire.parameters["routing_key"].string_param.encode()
         return key or None
 
-    def _parse(self, message: bytes) -> ModelInferRequest:
+    def _parse(self, message: bytes) -> tuple[ModelInferRequest, int]:
+        """Return the request of a message, and by how many bytes the message has grown."""
+        plain = message
         if self._encoding:
-            message = plain_message(message, self._encoding, self._services.settings.max_body_bytes)
-        return parse(ModelInferRequest.FromString, message)
+            plain = plain_message(message, self._encoding, self._services.settings.max_body_bytes)
+        return parse(ModelInferRequest.FromString, plain), max(0, len(plain) - len(message))
 
     def _run(self, lease: Lease, request: InferRequest) -> None:
         self._receiver.lease = lease

@@ -20,6 +20,7 @@ from graphbox.server.grpc.extensions import extension_methods
 from graphbox.server.grpc.health_messages import HealthCheckRequest, HealthCheckResponse
 from graphbox.server.grpc.inferring import Inferring
 from graphbox.server.grpc.status import Status
+from graphbox.server.grpc.watches import HealthWatches
 from graphbox.server.http.connection import REQUEST_ID, next_request_id
 from graphbox.server.kserve.management import Management
 from graphbox.server.logs import AccessEntry, access_logger, log_access
@@ -27,16 +28,17 @@ from graphbox.server.problem import PublicText, RefusedError
 from graphbox.server.services import Services
 from graphbox.workspace.audit import AuditRequest, AuditResult
 
-__all__ = ["INFER_PATH", "STREAM_PATH", "GrpcService"]
+__all__ = ["INFER_PATH", "MAX_SMALL_MESSAGE_BYTES", "STREAM_PATH", "WATCH_PATH", "GrpcService"]
 
 logger = logging.getLogger("graphbox.server")
 
 _PROTOCOL = "inference.GRPCInferenceService"
 INFER_PATH = f"/{_PROTOCOL}/ModelInfer"
 STREAM_PATH = f"/{_PROTOCOL}/ModelStreamInfer"
-_WATCH_PATH = "/grpc.health.v1.Health/Watch"
-_INFER_PATHS = frozenset({INFER_PATH, STREAM_PATH, _WATCH_PATH})
-_WATCH_INTERVAL_S = 0.5
+WATCH_PATH = "/grpc.health.v1.Health/Watch"
+MAX_SMALL_MESSAGE_BYTES = 16 * 1024
+"""Largest message that names a model or a setting, before and after decompression: as over REST."""
+_PATHS_OF_THEIR_OWN = frozenset({INFER_PATH, STREAM_PATH, WATCH_PATH})
 # Of larger requests, the size alone is noted in the audit log.
 _MAX_DETAIL_BYTES = 2048
 # Statuses of calls that failed for a reason of the server.
@@ -67,6 +69,7 @@ class GrpcService:
             or services.restrictions is not None
         )
         self._management = Management(services)
+        self._watches = HealthWatches(self._health, services.stopping.is_set)
         self._tasks: set[asyncio.Task[None]] = set()
         of_protocol: dict[str, tuple[Callable[[bytes], Message], _Answer]] = {
             "ServerLive": (messages.ServerLiveRequest.FromString, self._live),
@@ -86,7 +89,7 @@ class GrpcService:
 
     def _method_of(self, path: str) -> str:
         """Return a path as a label of metrics: unknown ones, which clients choose, have one together."""
-        return path if path in _INFER_PATHS or path in self._methods else "unknown"
+        return path if path in _PATHS_OF_THEIR_OWN or path in self._methods else "unknown"
 
     def count(self, call: GrpcCall, status: Status) -> None:
         """Count a call that was answered, or whose client has left: `Status.CANCELLED`."""
@@ -142,16 +145,15 @@ class GrpcService:
             call.on_left = inferring.leave
             inferring.start(message)
             return
-        if call.method == _WATCH_PATH:
-            answering = self._watch(call, message)
-        elif call.method in self._methods:
-            answering = self._answer(call, message)
-        else:
+        if call.method == WATCH_PATH:
+            self._watch(call, message)
+            return
+        if call.method not in self._methods:
             call.finish(
                 Status.UNIMPLEMENTED, f"no method {call.method[:256]} in the protocols of this server"
             )
             return
-        task = asyncio.get_running_loop().create_task(answering)
+        task = asyncio.get_running_loop().create_task(self._answer(call, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if access_of_method(call.method).action is not None:  # it ends, and is noted, whoever waits for it
@@ -212,7 +214,7 @@ class GrpcService:
 
     def _parsed(self, kind: Callable[[bytes], Message], call: GrpcCall, message: bytes) -> Message:
         if call.encoding:
-            message = plain_message(message, call.encoding, self.services.settings.max_json_bytes)
+            message = plain_message(message, call.encoding, MAX_SMALL_MESSAGE_BYTES)
         return parse(kind, message)
 
     # Health
@@ -244,22 +246,13 @@ class GrpcService:
         status = HealthCheckResponse.ServingStatus
         return status.SERVING if is_ready else status.NOT_SERVING
 
-    async def _watch(self, call: GrpcCall, message: bytes) -> None:
+    def _watch(self, call: GrpcCall, message: bytes) -> None:
         """Send the health now and whenever it changes."""
         try:
             request = self._parsed(HealthCheckRequest.FromString, call, message)
-            service = request.service  # type: ignore[attr-defined]
-            last = None
-            while not self.services.stopping.is_set():
-                status = self._health(service)
-                if status != last:
-                    call.send(HealthCheckResponse(status=status).SerializeToString())
-                    last = status
-                await asyncio.sleep(_WATCH_INTERVAL_S)
+            self._watches.add(call, request.service)  # type: ignore[attr-defined]
         except Exception as error:  # noqa: BLE001 - answered
             call.fail(error)
-            return
-        call.finish(Status.UNAVAILABLE, "the server is stopping")
 
     # Metadata
 

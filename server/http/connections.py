@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class Phase(enum.Enum):
     IDLE = "the next request"
     HEADERS = "the headers of a request"
     BODY = "the body of a request"
+    WATCHING = "a client with open calls on which nothing is to be done"
     DISCARDING = "the rest of a refused body"
     ANSWERING = "the server"
     WRITING = "a client that does not read"
@@ -55,8 +57,8 @@ class ConnectionLimits:
 
     Attributes:
         max_connections: most open connections. For a new one, the connection that was idle longest is closed,
-            or else the one that has sent its headers or body longest; where all are answered, the new
-            one gets 503.
+            or else the one whose open calls have waited longest for their client, or the one that has sent
+            its headers or body longest; where all are answered, the new one gets 503.
         max_body_bytes: largest body of a request.
         max_buffered_bytes: most bytes of bodies whose requests are not answered, of all connections together.
         header_timeout_s: time a client has to send the request line and the headers.
@@ -92,6 +94,7 @@ class Connections:
             Phase.IDLE: limits.keep_alive_s,
             Phase.HEADERS: limits.header_timeout_s,
             Phase.BODY: limits.body_timeout_s,
+            Phase.WATCHING: math.inf,
             Phase.DISCARDING: limits.discard_s,
             Phase.ANSWERING: None,
             Phase.WRITING: limits.body_timeout_s,
@@ -143,7 +146,14 @@ class Connections:
 
     def _make_room(self) -> bool:
         """Close the connection that waits longest for its client; return whether there was one."""
-        for phase in (Phase.IDLE, Phase.HEADERS, Phase.BODY, Phase.DISCARDING, Phase.WRITING):
+        for phase in (
+            Phase.IDLE,
+            Phase.WATCHING,
+            Phase.HEADERS,
+            Phase.BODY,
+            Phase.DISCARDING,
+            Phase.WRITING,
+        ):
             waiting = self._queues[phase]
             if waiting:
                 connection, _ = waiting.popitem(last=False)

@@ -73,18 +73,20 @@ NB_MODULE(_http2, module) {
   nb::class_<Http2Session>(module, "Http2Session")
       .def(
           "__init__",
-          [](Http2Session* self, std::vector<std::string> streaming_paths, bool announce_calls,
-             std::uint32_t max_concurrent_calls, std::size_t max_header_bytes, std::size_t max_message_bytes,
-             std::size_t max_buffered_bytes) {
+          [](Http2Session* self, std::vector<std::string> streaming_paths, std::vector<std::string> large_paths,
+             bool announce_calls, std::uint32_t max_concurrent_calls, std::size_t max_header_bytes,
+             std::size_t max_message_bytes, std::size_t max_small_message_bytes, std::size_t max_buffered_bytes) {
             SessionLimits limits;
             limits.max_concurrent_streams = max_concurrent_calls;
             limits.max_header_bytes = max_header_bytes;
             limits.max_message_bytes = max_message_bytes;
+            limits.max_small_message_bytes = max_small_message_bytes;
             limits.max_buffered_bytes = max_buffered_bytes;
-            new (self) Http2Session(limits, std::move(streaming_paths), announce_calls);
+            new (self) Http2Session(limits, std::move(streaming_paths), std::move(large_paths), announce_calls);
           },
-          nb::kw_only(), nb::arg("streaming_paths"), nb::arg("announce_calls"), nb::arg("max_concurrent_calls"),
-          nb::arg("max_header_bytes"), nb::arg("max_message_bytes"), nb::arg("max_buffered_bytes"))
+          nb::kw_only(), nb::arg("streaming_paths"), nb::arg("large_paths"), nb::arg("announce_calls"),
+          nb::arg("max_concurrent_calls"), nb::arg("max_header_bytes"), nb::arg("max_message_bytes"),
+          nb::arg("max_small_message_bytes"), nb::arg("max_buffered_bytes"))
       .def(
           "receive", [](Http2Session& self, const nb::bytes& data) { return list_of(self.receive(view_of(data))); },
           nb::arg("data"))

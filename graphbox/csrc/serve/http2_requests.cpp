@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "serve/http2_state.h"
 
@@ -20,6 +21,10 @@ bool is_grpc(std::string_view content_type) {
   }
   const std::string_view rest = content_type.substr(kContentType.size());
   return rest.empty() || rest.front() == ';' || rest == "+proto" || rest.substr(0, 7) == "+proto;";
+}
+
+bool contains(const std::vector<std::string>& paths, const std::string& path) {
+  return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
 }  // namespace
@@ -74,8 +79,9 @@ void Http2Session::State::on_request(std::int32_t stream, Call& call) {
   if (call.is_refused) {
     return;
   }
-  call.is_streaming =
-      std::find(streaming_paths_.begin(), streaming_paths_.end(), call.path) != streaming_paths_.end();
+  call.is_streaming = contains(streaming_paths_, call.path);
+  call.max_message_bytes = call.is_streaming || contains(large_paths_, call.path) ? limits_.max_message_bytes
+                                                                                  : limits_.max_small_message_bytes;
   if (call.is_streaming || announce_calls_) {
     call.is_reported = true;
     events_.push_back({.kind = EventKind::kOpened, .stream = stream, .path = call.path, .timeout_ns = call.timeout_ns});
@@ -113,7 +119,7 @@ std::size_t Http2Session::State::read_messages(std::int32_t stream, Call& call, 
     if (call.is_streaming && !call.reader.is_partial() && !may_report(call)) {
       return size - data.size();
     }
-    switch (call.reader.read(data, limits_.max_message_bytes)) {
+    switch (call.reader.read(data, call.max_message_bytes)) {
       case MessageReader::State::kNeedsMore:
         break;
       case MessageReader::State::kMessage:
@@ -122,7 +128,7 @@ std::size_t Http2Session::State::read_messages(std::int32_t stream, Call& call, 
         break;
       case MessageReader::State::kTooLarge:
         refuse(stream, call, Status::kResourceExhausted,
-               "expected a message of at most " + std::to_string(limits_.max_message_bytes) +
+               "expected a message of at most " + std::to_string(call.max_message_bytes) +
                    " bytes, received one of " + std::to_string(call.reader.announced_bytes()));
         break;
       case MessageReader::State::kMalformed:

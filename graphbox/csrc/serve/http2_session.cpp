@@ -94,9 +94,11 @@ nghttp2_session_callbacks* Http2Session::State::callbacks() {
   return made;
 }
 
-Http2Session::State::State(const SessionLimits& limits, std::vector<std::string> streaming_paths, bool announce_calls)
+Http2Session::State::State(const SessionLimits& limits, std::vector<std::string> streaming_paths,
+                           std::vector<std::string> large_paths, bool announce_calls)
     : limits_(limits),
       streaming_paths_(std::move(streaming_paths)),
+      large_paths_(std::move(large_paths)),
       announce_calls_(announce_calls),
       control_frames_(limits.control_frames_burst, limits.control_frames_per_second),
       resets_(limits.resets_burst, limits.resets_per_second) {
@@ -163,8 +165,9 @@ void Http2Session::State::terminate(std::uint32_t error_code, std::string_view r
 
 // The public face.
 
-Http2Session::Http2Session(const SessionLimits& limits, std::vector<std::string> streaming_paths, bool announce_calls)
-    : state_(std::make_unique<State>(limits, std::move(streaming_paths), announce_calls)) {}
+Http2Session::Http2Session(const SessionLimits& limits, std::vector<std::string> streaming_paths,
+                           std::vector<std::string> large_paths, bool announce_calls)
+    : state_(std::make_unique<State>(limits, std::move(streaming_paths), std::move(large_paths), announce_calls)) {}
 
 Http2Session::~Http2Session() = default;
 

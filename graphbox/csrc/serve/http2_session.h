@@ -3,7 +3,8 @@
 // libnghttp2's; limits, messages and statuses are here. Not safe to use from two threads at once.
 //
 // A call is unary for the client (one message, announced by one event when it is complete) unless its path is among the
-// streaming ones. Any number of messages may be sent as the answer.
+// streaming ones. Any number of messages may be sent as the answer. Messages of large paths, which the streaming ones
+// are, carry tensors; all others name a model or a setting, and are small.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ namespace graphbox::serve {
 struct SessionLimits {
   std::uint32_t max_concurrent_streams = 128;
   std::size_t max_header_bytes = 16 * 1024;  // of one call: names, values and 32 bytes for each header
-  std::size_t max_message_bytes = std::size_t{64} << 20;       // of one message, as it is sent
+  std::size_t max_message_bytes = std::size_t{64} << 20;       // of one message of a large path, as it is sent
+  std::size_t max_small_message_bytes = std::size_t{16} << 10;  // of one message of any other path
   std::size_t max_buffered_bytes = std::size_t{128} << 20;     // messages of all calls: in part, or not processed
   std::size_t max_pending_messages = 64;  // of one streaming call: reported, not processed
   double control_frames_burst = 2000;  // PING, SETTINGS, PRIORITY, empty DATA and invalid frames
@@ -58,8 +60,10 @@ struct Event {
 
 class Http2Session {
  public:
-  // `announce_calls`: report the headers of unary calls before their message, so that a call can be refused early.
-  Http2Session(const SessionLimits& limits, std::vector<std::string> streaming_paths, bool announce_calls);
+  // `large_paths`: of unary calls with large messages. `announce_calls`: report the headers of unary calls before their
+  // message, so that a call can be refused early.
+  Http2Session(const SessionLimits& limits, std::vector<std::string> streaming_paths,
+               std::vector<std::string> large_paths, bool announce_calls);
   ~Http2Session();
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;

@@ -32,6 +32,7 @@ struct Call {
   std::size_t header_bytes = 0;
   std::int64_t timeout_ns = -1;
   bool is_streaming = false;
+  std::size_t max_message_bytes = 0;
   bool headers_refused = false;   // too large
   bool is_reported = false;       // by kOpened or kCall
   bool request_ended = false;     // by the client
@@ -75,7 +76,8 @@ struct Call {
 
 class Http2Session::State {
  public:
-  State(const SessionLimits& limits, std::vector<std::string> streaming_paths, bool announce_calls);
+  State(const SessionLimits& limits, std::vector<std::string> streaming_paths, std::vector<std::string> large_paths,
+        bool announce_calls);
   ~State() { nghttp2_session_del(session_); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -127,6 +129,7 @@ class Http2Session::State {
 
   SessionLimits limits_;
   std::vector<std::string> streaming_paths_;
+  std::vector<std::string> large_paths_;
   bool announce_calls_;
   TokenBucket control_frames_;
   TokenBucket resets_;

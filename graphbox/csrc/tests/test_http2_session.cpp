@@ -161,7 +161,7 @@ class Client {
 std::string framed(const std::string& message) { return message_prefix(message.size(), false) + message; }
 
 Http2Session make_server(const SessionLimits& limits = {}, bool announce_calls = false) {
-  return Http2Session(limits, {kStream}, announce_calls);
+  return Http2Session(limits, {kStream}, {kInfer}, announce_calls);
 }
 
 TEST(http2_session, unary_call) {
@@ -387,6 +387,27 @@ TEST(http2_session, limits_of_messages) {
   const std::int32_t third = client.call(kInfer, framed(std::string(999, 'x')));
   CHECK_EQUAL(client.exchange(server).size(), std::size_t{1});
   server.finish(third, 0);
+}
+
+TEST(http2_session, messages_of_other_paths_are_small) {
+  SessionLimits limits;
+  limits.max_message_bytes = 1000;
+  limits.max_small_message_bytes = 100;
+  for (const bool announce_calls : {false, true}) {
+    Http2Session server = make_server(limits, announce_calls);
+    Client client;
+    const std::int32_t large = client.call("/grpc.health.v1.Health/Check", framed(std::string(101, 'x')));
+    const std::int32_t small = client.call("/grpc.health.v1.Health/Check", framed(std::string(100, 'x')));
+    const std::int32_t infer = client.call(kInfer, framed(std::string(1000, 'x')));
+    const std::int32_t stream = client.call(kStream, framed(std::string(1000, 'x')));
+    client.exchange(server);
+    CHECK(client.answers[large].headers.at("grpc-status") == "8");
+    CHECK(client.answers[large].headers.at("grpc-message") ==
+          "expected a message of at most 100 bytes, received one of 101");
+    for (const std::int32_t taken : {small, infer, stream}) {
+      CHECK(!client.answers[taken].closed);
+    }
+  }
 }
 
 TEST(http2_session, limits_of_headers) {
