@@ -1,4 +1,4 @@
-"""Request bodies, and the JSON objects in them."""
+"""Request bodies, the JSON objects in them, and the encodings that clients accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 from graphbox.errors import InvalidRequestError
 from graphbox.server.problem import RefusedError
 
-__all__ = ["Body", "json_too_large", "parse_object", "shorten"]
+__all__ = ["Body", "accepts", "json_too_large", "parse_object", "shorten"]
 
 Body = bytes | bytearray
 
@@ -62,6 +62,15 @@ def json_too_large(limit_bytes: int) -> RefusedError:
         f"expected at most {limit_bytes} bytes of JSON in one request, received more",
         hint="send fewer rows in one request, or tensors as binary data (parameter binary_data_size)",
     )
+
+
+def accepts(encoding: str, accept_encoding: str) -> bool:
+    """Return whether an ``Accept-Encoding`` header names an encoding, and does not rule it out."""
+    for part in accept_encoding.lower().split(","):
+        name, _, parameters = part.strip().partition(";")
+        if name.strip() == encoding:
+            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
 
 
 def shorten(text: str, longest: int = 64) -> str:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from graphbox.server.asgi import Scope
 from graphbox.server.auth import CHALLENGE
+from graphbox.server.body import accepts
 from graphbox.server.problem import RefusedError
 
 __all__ = ["TOKEN_PATH", "PageFiles", "TokenMistake", "page_redirect", "refused_page", "router", "token_page"]
@@ -80,7 +81,7 @@ class PageFiles:
         if path.endswith(".gz"):
             return None
         files = self._files()
-        names = [f"{path}.gz", path] if accepts_gzip(accept_encoding) else [path]
+        names = [f"{path}.gz", path] if accepts("gzip", accept_encoding) else [path]
         name = next((name for name in names if name in files), None)
         if path not in files or name is None:
             return None
@@ -141,15 +142,6 @@ def _changed_ns(folder: Traversable) -> int | None:
         return folder.stat().st_mtime_ns
     except FileNotFoundError:
         return None
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether an ``Accept-Encoding`` header allows gzip."""
-    for part in accept_encoding.lower().split(","):
-        name, _, parameters = part.strip().partition(";")
-        if name.strip() == "gzip":
-            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False
 
 
 @router.api_route("/", methods=["GET", "HEAD"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -30,6 +31,11 @@ __all__ = [
 logger = logging.getLogger("graphbox.server")
 
 _TEMPORARY = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+# Of the values that a request has wrong.
+_MOST_DESCRIBED = 8
+_LONGEST_RECEIVED = 128
+_short_repr = reprlib.Repr()
+_short_repr.maxstring = _short_repr.maxother = _short_repr.maxlong = _LONGEST_RECEIVED
 _CODE_OF_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -218,12 +224,18 @@ def defect_body(request_id: str) -> bytes:
 def describe_parameters(errors: Sequence[Any]) -> tuple[str, str]:
     """Return where the first wrong parameter is, and one sentence about all of them."""
     messages = []
-    for error in errors:
+    for error in errors[:_MOST_DESCRIBED]:
         kind, *names = [str(part) for part in error["loc"]] or ["request"]
-        name = f"{kind} parameter `{'.'.join(names)}`" if names else kind
-        received = "" if error["type"] == "missing" else f", received {error['input']!r}"
+        name = f"{kind} parameter `{'.'.join(names)[:_LONGEST_RECEIVED]}`" if names else kind
+        received = "" if error["type"] == "missing" else f", received {_shown(error['input'])}"
         messages.append((name, f"{error['msg']}{received}"))
     where = messages[0][0]
     if len(messages) == 1:
         return where, messages[0][1]
-    return where, "; ".join(f"{name}: {message}" for name, message in messages)
+    more = f"; and {len(errors) - len(messages)} more" if len(errors) > len(messages) else ""
+    return where, "; ".join(f"{name}: {message}" for name, message in messages) + more
+
+
+def _shown(received: Any) -> str:
+    """Return the beginning of a value of a client, which may be long, and nested as deep as Python allows."""
+    return _short_repr.repr(received)[:_LONGEST_RECEIVED]

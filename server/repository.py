@@ -19,7 +19,6 @@ from graphbox.errors import (
     GraphboxError,
     NotFoundError,
     UsageError,
-    did_you_mean,
 )
 from graphbox.server.counters import Counters
 from graphbox.server.readiness import Readiness
@@ -253,10 +252,8 @@ class Repository:
                 f"the model `{name}` has no version {version}",
                 hint=f"its versions: {', '.join(str(number) for number in sorted(versions)[-20:])}",
             )
-        there = (
-            f"there are: {', '.join(sorted(self._slots)[:20])}" if self._slots else "there are no models yet"
-        )
-        return NotFoundError(f"there is no model `{name}`", hint=did_you_mean(name, self._slots) or there)
+        # It does not name others: a client that may infer need not be one that may list them.
+        return NotFoundError(f"there is no model `{name}`", hint="GET /api/v1/models lists what there is")
 
     # Use
 

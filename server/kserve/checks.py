@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ REQUEST_PARAMETERS = frozenset(
 )
 _SCALARS = (str, int, float, bool)
 _MAX_RANK = 8
+_MOST_ELEMENTS = 1 << 40
 _LOWEST_PRIORITY = (1 << 16) - 1
 _MAX_TIMEOUT_US = 24 * 3600 * 1_000_000
 
@@ -108,6 +110,12 @@ def check_shape(
         )
     if max_rows is not None:
         check_rows(shape, spec, max_rows, f"{where}.shape")
+    # Zero rows hold no elements, but NumPy refuses shapes that no memory has, whatever they hold.
+    if math.prod(max(size, 1) for size in shape) > _MOST_ELEMENTS:
+        raise InvalidRequestError(
+            f"expected sizes whose product is at most {_MOST_ELEMENTS}, received {shape}",
+            where=f"{where}.shape",
+        )
     return shape
 
 

@@ -19,7 +19,7 @@ import orjson
 
 from graphbox.deploy.signature import Signature
 from graphbox.errors import InvalidRequestError, did_you_mean
-from graphbox.server.body import Body, parse_object, shorten
+from graphbox.server.body import Body, accepts, parse_object, shorten
 from graphbox.server.kserve.checks import (
     INPUT_PARAMETERS,
     OUTPUT_PARAMETERS,
@@ -542,9 +542,8 @@ def compress(body: bytes, accept_encoding: str) -> tuple[bytes, str | None]:
     """Return the body in an encoding the client accepts, and its name; None when left as it is."""
     if not accept_encoding or len(body) < _COMPRESS_FROM_BYTES:
         return body, None
-    names: Sequence[str] = [part.partition(";")[0].strip() for part in accept_encoding.lower().split(",")]
-    if "gzip" in names:
+    if accepts("gzip", accept_encoding):
         return gzip.compress(body, 1, mtime=0), "gzip"
-    if "deflate" in names:
+    if accepts("deflate", accept_encoding):
         return zlib.compress(body, 1), "deflate"
     return body, None

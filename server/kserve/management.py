@@ -29,6 +29,7 @@ class Management:
         self._repository = services.repository
         self._inference = services.inference
         self._executor = services.executor
+        self._public_text = services.public_text
 
     def server_metadata(self) -> dict[str, Any]:
         """Return name, version and extensions of the server."""
@@ -85,7 +86,7 @@ class Management:
                 "name": model.name + suffix,
                 "version": str(model.version),
                 "state": model.state,
-                "reason": model.reason,
+                "reason": self._public_text(model.reason),
             }
             for model in known
             for suffix in model.suffixes

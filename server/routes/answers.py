@@ -82,8 +82,8 @@ def relations(name: Name, services: ServicesDep, version: Version = None) -> Rel
         )
 
 
-@router.get("/{name}/answers")
-def answers(
+@router.get("/{name}/answers", response_model=LikelyAnswers)
+async def answers(
     name: Name,
     services: ServicesDep,
     relation: Annotated[str, Query(description="name of a relation", max_length=1024)],
@@ -93,7 +93,7 @@ def answers(
     known: Annotated[bool, Query(description="whether what the data has already is among them")] = False,
     version: Version = None,
     routing_key: RoutingKey = None,
-) -> LikelyAnswers:
+) -> Response:
     """Return the likeliest tails of a head, or heads of a tail, best first."""
     if k > services.settings.max_neighbors:
         raise InvalidRequestError(
@@ -105,27 +105,38 @@ def answers(
             f"expected either a head or a tail, received {'neither' if head is None else 'both'}",
             where="query parameters `head` and `tail`",
         )
-    with services.inference.use(name, version, routing_key) as served:
-        model = served.knowledge_graph
+
+    def answer() -> bytes:
         text, to_heads = (head, False) if head is not None else (tail or "", True)
-        asked_type = model.end_types(relation)[to_heads]
-        ids = served.artifact.ids(asked_type)
-        node = ids.index([ids.from_text(text)])
-        found = model.answer_indices(relation, node, k, to_heads=to_heads, with_known=known)[0]
-        return LikelyAnswers(
-            model=served.name,
-            version=served.version,
-            rows_sequence=served.rows_sequence,
-            relation=relation,
-            query=NodeId(id=ids[int(node[0])], type=asked_type),
-            asked="head" if to_heads else "tail",
-            answers=[
-                LikelyAnswer(id=identifier, type=found.node_type, score=score, known=is_known)
-                for identifier, score, is_known in zip(
-                    served.artifact.ids(found.node_type).take(found.index),
-                    found.score.tolist(),
-                    found.known.tolist(),
-                    strict=True,
-                )
-            ],
-        )
+        with services.inference.use(name, version, routing_key) as served:
+            found = _likely(served, relation, text, to_heads, k, known)
+            return found.model_dump_json().encode()
+
+    return Response(await services.executor.run(answer), media_type="application/json")
+
+
+def _likely(
+    served: ServedModel, relation: str, text: str, to_heads: bool, k: int, known: bool
+) -> LikelyAnswers:
+    model = served.knowledge_graph
+    asked_type = model.end_types(relation)[to_heads]
+    ids = served.artifact.ids(asked_type)
+    node = ids.index([ids.from_text(text)])
+    found = model.answer_indices(relation, node, k, to_heads=to_heads, with_known=known)[0]
+    return LikelyAnswers(
+        model=served.name,
+        version=served.version,
+        rows_sequence=served.rows_sequence,
+        relation=relation,
+        query=NodeId(id=ids[int(node[0])], type=asked_type),
+        asked="head" if to_heads else "tail",
+        answers=[
+            LikelyAnswer(id=identifier, type=found.node_type, score=score, known=is_known)
+            for identifier, score, is_known in zip(
+                served.artifact.ids(found.node_type).take(found.index),
+                found.score.tolist(),
+                found.known.tolist(),
+                strict=True,
+            )
+        ],
+    )

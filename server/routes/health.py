@@ -41,7 +41,8 @@ async def ready(request: Request, response: Response, services: ServicesDep) -> 
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
     if not _is_admitted(services, request.scope["graphbox.headers"]):
         return Readiness(ready=found.ready, available=[], loading=[], failed={})
-    return Readiness(ready=found.ready, available=found.available, loading=found.loading, failed=found.failed)
+    failed = {name: services.public_text(reason) for name, reason in found.failed.items()}
+    return Readiness(ready=found.ready, available=found.available, loading=found.loading, failed=failed)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
 
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.index import Question, nearest
@@ -29,6 +30,7 @@ from graphbox.server.schema import (
     VersionComparison,
 )
 from graphbox.server.services import Services, ServicesDep
+from graphbox.server.slot import ServedModel
 from graphbox.workspace import ModelRecord, Workspace, compare
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
@@ -59,7 +61,7 @@ def models(services: ServicesDep) -> list[ModelSummary]:
         if key not in versions:
             versions[key] = _version_outside_workspace(model)
         versions[key].served = model.served
-        versions[key].failure = model.reason or None
+        versions[key].failure = services.public_text(model.reason) or None
         versions[key].running = _running(model.effective) if model.effective else None
     names = sorted({name for name, _ in versions})
     traffic = traffic_states(services, known)
@@ -120,6 +122,10 @@ def writable_workspace(
         if services.repository.has(name):
             services.repository.slot(name, version)
             raise _not_in_workspace(name, version) from None
+        if not services.workspace.models(name):
+            services.repository.slot(
+                name
+            )  # raises an error that names no other models, as the workspace's does
         raise
 
 
@@ -132,8 +138,8 @@ def _not_in_workspace(name: str, version: int | None) -> InvalidRequestError:
     )
 
 
-@router.get("/{name}/neighbors")
-def neighbors(
+@router.get("/{name}/neighbors", response_model=NeighborAnswer)
+async def neighbors(
     name: Name,
     services: ServicesDep,
     id: Annotated[str, Query(description="original id of the query", max_length=1024)],  # noqa: A002 - its name in the URL
@@ -146,41 +152,58 @@ def neighbors(
     deny: Deny = None,
     version: Version = None,
     routing_key: RoutingKey = None,
-) -> NeighborAnswer:
+) -> Response:
     """Return the nodes whose vectors are nearest to that of one node, with the links known between them."""
     if k > services.settings.max_neighbors:
         raise InvalidRequestError(
             f"expected k between 1 and {services.settings.max_neighbors}, received {k}",
             where="query parameter `k`",
         )
-    with services.inference.use(name, version, routing_key) as served:
-        query_type, index = served.find(id, node_type)
-        (found,) = nearest(served, [Question(query_type, index, allow, deny or ())], k, linked)
-        links = served.artifact.links.between(query_type, index, found.node_type, found.index)
-        return NeighborAnswer(
-            model=served.name,
-            version=served.version,
-            rows_sequence=served.rows_sequence,
-            query=NodeId(id=served.artifact.ids(query_type)[index], type=query_type),
-            query_types=served.types_of(id),
-            neighbors=[
-                Neighbor(
-                    id=identifier,
-                    type=found.node_type,
-                    score=score,
-                    links=[
-                        TrueLink(relation=link.relation, held_out=link.held_out, direction=link.direction)
-                        for link in between
-                    ],
-                )
-                for identifier, score, between in zip(
-                    served.artifact.ids(found.node_type).take(found.index),
-                    found.score.tolist(),
-                    links,
-                    strict=True,
-                )
-            ],
-        )
+
+    def answer() -> bytes:
+        with services.inference.use(name, version, routing_key) as served:
+            found = _neighbors(served, id, node_type, k, linked, allow, deny or ())
+            return found.model_dump_json().encode()
+
+    return Response(await services.executor.run(answer), media_type="application/json")
+
+
+def _neighbors(
+    served: ServedModel,
+    identifier: str,
+    node_type: str | None,
+    k: int,
+    linked: bool,
+    allow: Sequence[str] | None,
+    deny: Sequence[str],
+) -> NeighborAnswer:
+    query_type, index = served.find(identifier, node_type)
+    (found,) = nearest(served, [Question(query_type, index, allow, deny)], k, linked)
+    links = served.artifact.links.between(query_type, index, found.node_type, found.index)
+    return NeighborAnswer(
+        model=served.name,
+        version=served.version,
+        rows_sequence=served.rows_sequence,
+        query=NodeId(id=served.artifact.ids(query_type)[index], type=query_type),
+        query_types=served.types_of(identifier),
+        neighbors=[
+            Neighbor(
+                id=neighbor,
+                type=found.node_type,
+                score=score,
+                links=[
+                    TrueLink(relation=link.relation, held_out=link.held_out, direction=link.direction)
+                    for link in between
+                ],
+            )
+            for neighbor, score, between in zip(
+                served.artifact.ids(found.node_type).take(found.index),
+                found.score.tolist(),
+                links,
+                strict=True,
+            )
+        ],
+    )
 
 
 @router.get("/{name}/ids")

@@ -162,6 +162,24 @@ CASES = [
             ]
         ),
     ),
+    Case(
+        "no rows of a huge size",
+        400,
+        "whose product is at most 1099511627776, received [0, 1, 4611686018427387904]",
+        change=lambda request: request["inputs"][2].update(shape=[0, 1, 2**62], data=[]),
+    ),
+    Case(
+        "no rows of a large size",
+        200,
+        change=request_gets(
+            inputs=[
+                {"name": "rows", "datatype": "FP32", "shape": [1, DIM], "data": [0] * DIM},
+                {"name": "own", "datatype": "INT64", "shape": [0], "data": []},
+                {"name": "neighbors", "datatype": "INT64", "shape": [0, 1, 2**20], "data": []},
+                {"name": "weights", "datatype": "FP32", "shape": [0, 1, 2**20], "data": []},
+            ]
+        ),
+    ),
     Case("huge sizes", 400, "expected shape", change=rows_become(shape=[2**62, 4, 4])),
     Case("huge size that overflows", 400, "rows in one request", change=rows_become(shape=[2**62 + 2, 4])),
     Case("size beyond 64 bits", 400, body=TEXT.replace("[5, 4]", "[99999999999999999999, 4]").encode()),
@@ -417,7 +435,7 @@ CASES = [
     Case("encoding br", 415, "gzip or deflate", headers={"Content-Encoding": "br"}),
     Case("two encodings", 415, headers={"Content-Encoding": "gzip, gzip"}),
     # Names, versions, methods, paths
-    Case("unknown model", 404, "did you mean `companion`", path="/v2/models/companio/infer"),
+    Case("unknown model", 404, "GET /api/v1/models lists what there is", path="/v2/models/companio/infer"),
     Case("unknown version", 404, "no version 9", path="/v2/models/companion/versions/9/infer"),
     Case("version text", 404, "versions are numbers", path="/v2/models/companion/versions/latest/infer"),
     Case("version 0", 404, path="/v2/models/companion/versions/0/infer"),
@@ -444,6 +462,7 @@ CASES = [
     Case("load %252e%252e", 400, path="/v2/repository/models/%252e%252e/load", body=b""),
     Case("load a/b", 404, path="/v2/repository/models/a/b/load", body=b""),
     Case("load .", 400, path="/v2/repository/models/./load", body=b""),
+    Case("load with a line end", 400, "control characters", path="/v2/repository/models/a%0A/load", body=b""),
     Case("load %00", 400, path="/v2/repository/models/%00/load", body=b""),
     Case("load a long name", 400, path=f"/v2/repository/models/{'x' * 300}/load", body=b""),
     Case(

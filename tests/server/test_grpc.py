@@ -116,7 +116,7 @@ def test_health_and_metadata(client: Any) -> None:
 
 def test_models_that_are_not_there(client: Any) -> None:
     for name, version, says in (
-        ("companien", "", "did you mean `companion`"),
+        ("companien", "", "GET /api/v1/models lists what there is"),
         ("companion", "9", "no version 9"),
         ("companion", "latest", "versions are numbers"),
         ("section.onnx", "", "section"),

@@ -103,7 +103,7 @@ def test_models_that_are_not_there(triton_client: Any) -> None:
     assert not triton_client.is_model_ready("absent")
     assert not triton_client.is_model_ready("companion", "9")
     assert not triton_client.is_model_ready("section.onnx")
-    with pytest.raises(InferenceServerException, match="did you mean `companion`"):
+    with pytest.raises(InferenceServerException, match="GET /api/v1/models lists what there is"):
         triton_client.get_model_metadata("companien")
     with pytest.raises(InferenceServerException, match="no version 9"):
         triton_client.get_model_metadata("companion", "9")
@@ -157,6 +157,27 @@ def test_compression(
         response_compression_algorithm=response_algorithm,
     )
     np.testing.assert_allclose(result.as_numpy("embedding"), expected_embeddings(ids), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip, deflate", "gzip"),
+        ("gzip;q=0.5", "gzip"),
+        ("gzip;q=0, deflate", "deflate"),
+        ("gzip;q=0", None),
+        ("deflate; q=0.0, gzip; q=0", None),
+        ("identity", None),
+    ],
+)
+def test_encodings_that_clients_accept(server: ServerProcess, accepted: str, encoding: str | None) -> None:
+    data = PACKAGES * 12
+    body = {"inputs": [{"name": "id", "datatype": "BYTES", "shape": [len(data)], "data": data}]}
+    with server.client(headers={"accept-encoding": accepted}) as client:
+        answer = client.post("/v2/models/companion/infer", json=body)
+    assert answer.status_code == 200
+    assert answer.headers.get("content-encoding") == encoding
+    assert answer.json()["outputs"][0]["shape"] == [len(data), DIM]
 
 
 def test_node_type_parameter(triton_client: Any) -> None:

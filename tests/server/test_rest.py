@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +14,39 @@ import httpx
 import numpy as np
 import onnxruntime
 import pytest
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 
 import graphbox
 from graphbox.errors import (
     ConfigError,
     DataError,
     DoesNotFitError,
+    FormatError,
     GateError,
     GraphboxError,
     InterruptedRunError,
 )
+from graphbox.server.access import Scope, access_of_request
+from graphbox.server.app import create_app
+from graphbox.server.kserve.management import Management
+from graphbox.server.problem import describe_parameters
+from graphbox.server.routes import answers, health, neighbors, unseen
+from graphbox.server.routes import models as routes_of_models
+from graphbox.server.settings import Settings
 from graphbox.workspace import Workspace
-from tests.server.sample_models import PACKAGES, TARGET, add_model, expected_embeddings, write_encoder
+from tests.server.sample_models import (
+    PACKAGES,
+    TARGET,
+    add_model,
+    expected_embeddings,
+    write_encoder,
+    write_wide_encoder,
+)
 from tests.server.server_process import TOKEN, StartServer, wait_until
 
 API = "/api/v1"
+_LISTED = "GET /api/v1/models lists what there is"
 
 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
@@ -188,7 +209,12 @@ def test_integer_ids(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "message", "hint"),
     [
-        ("models/companien/neighbors?id=zsh", 404, "no model `companien`", "did you mean `companion`?"),
+        (
+            "models/companien/neighbors?id=zsh",
+            404,
+            "no model `companien`",
+            "GET /api/v1/models lists what there is",
+        ),
         ("models/companion/neighbors?id=zsh&version=7", 404, "no version 7", "its versions: 1"),
         ("models/companion/neighbors?id=ngink", 404, "received `ngink`", "did you mean `nginx`?"),
         ("models/companion/neighbors?id=zsh&type=packag", 404, "expected one of", "did you mean `package`?"),
@@ -209,6 +235,68 @@ def test_problems(client: httpx.Client, path: str, status: int, message: str, hi
     assert message in body["message"]
     if hint is not None:
         assert body["hint"] == hint
+
+
+def test_long_and_deep_parameters_are_cut() -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    inputs: list[Any] = [deep, [[]] * 100_000, "x" * 100_000, 10**4000, {"a": "x" * 100_000}]
+    for received in inputs:
+        error = {"type": "int_type", "loc": ("body", "version"), "msg": "wrong", "input": received}
+        where, message = describe_parameters([error])
+        assert where == "body parameter `version`"
+        assert message.startswith("wrong, received ")
+        assert len(message) < 200
+        _, together = describe_parameters([error] * 5000)
+        assert len(together) < 2000
+        assert together.endswith("; and 4992 more")
+
+
+def test_what_models_compute_waits_in_one_queue() -> None:
+    """Routes that are no coroutines run in threads of the framework, whose queue has no end."""
+    nouns = (routes_of_models, neighbors, answers, unseen)
+    routes = [route for noun in nouns for route in noun.router.routes if isinstance(route, APIRoute)]
+    of_models = [
+        route
+        for route in routes
+        for method in route.methods or ()
+        if access_of_request(method, route.path.encode())[0].scope is Scope.INFER
+    ]
+    assert len(of_models) == 5
+    assert [route.path for route in of_models if not inspect.iscoroutinefunction(route.endpoint)] == []
+
+
+def test_neighbors_beyond_the_queue_are_refused(start_server: StartServer, tmp_path: Path) -> None:
+    write_wide_encoder(tmp_path / "models" / "wide" / "1")
+    server = start_server(models=[tmp_path / "models"], max_pending=1)
+    server.wait_until_ready()
+    path = f"{server.base}{API}/models/wide/neighbors?id=p7&k=100"
+    with ThreadPoolExecutor(16) as pool:
+        received = list(pool.map(lambda _: httpx.get(path, timeout=30), range(160)))
+    assert {answer.status_code for answer in received} == {200, 503}
+    refused = next(answer for answer in received if answer.status_code == 503)
+    assert refused.json()["code"] == "overloaded"
+    assert refused.headers["retry-after"] == "1"
+
+
+def test_reasons_name_no_folders(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    add_model(workspace, "companion", write_encoder)
+    gateway = create_app(Settings(workspace=workspace.root))
+    services = gateway.services
+    slot = services.repository.slot("companion")
+    slot._failure = FormatError(f"expected a package, received {workspace.root}/packages/x")
+    scope = {"type": "http", "graphbox.headers": {b"host": b"localhost"}}
+    try:
+        index = asyncio.run(Management(services).index(ready_only=False))
+        listed = routes_of_models.models(services)
+        ready = asyncio.run(health.ready(Request(scope), Response(), services))
+    finally:
+        services.executor.close()
+    for text in (index[0]["reason"], str(listed[0].versions[0].failure), ready.failed["companion"]):
+        assert "received packages/x" in text
+        assert str(tmp_path) not in text
 
 
 def test_wrong_parameters_are_named(client: httpx.Client) -> None:
