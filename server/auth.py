@@ -145,9 +145,19 @@ class TokenRule:
             principal = self.tokens.of_session(cookie)
             if principal is None:
                 raise _no_token("a wrong one" if kind or cookie else "none")
-        if scope is not None and scope not in principal.scopes:
-            raise _no_scope(principal, scope)
+        if scope is not None:
+            self.check_scope(principal, scope)
         return principal
+
+    @staticmethod
+    def check_scope(principal: Principal, scope: Scope) -> None:
+        """Reject a client whose token lacks a scope.
+
+        Raises:
+            RefusedError: 403.
+        """
+        if scope not in principal.scopes:
+            raise _no_scope(principal, scope)
 
     def accepts(self, token: bytes) -> bool:
         """Return whether ``token``, apart from white space around it, is one of the tokens."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Coroutine
 from http import HTTPStatus
 
 from graphbox.errors import GraphboxError
-from graphbox.server.access import ROUTES, Access, access_of_request
+from graphbox.server.access import access_of_request, is_kserve_path
 from graphbox.server.asgi import ASGIApp, Scope
 from graphbox.server.audit import audited_request, message_of_body, result_of_status
 from graphbox.server.auth import refuse_foreign_origin
@@ -18,21 +19,17 @@ from graphbox.server.http.asgi_runner import AsgiRunner, scope_of
 from graphbox.server.http.exchange import AnswerBody, Exchange, Headers
 from graphbox.server.kserve.rest import KServe
 from graphbox.server.logs import AccessEntry, access_logger, log_access
-from graphbox.server.page import TOKEN_PATH, page_redirect, refused_page
+from graphbox.server.page import page_redirect, refused_page
 from graphbox.server.problem import RefusedError, refusal_response, too_large
 from graphbox.server.services import Services
+from graphbox.workspace.audit import AuditRequest
 
 __all__ = ["Gateway"]
 
 logger = logging.getLogger("graphbox.server")
 
-_TOKEN_PATH = TOKEN_PATH.encode()
-# Health checks come from probes that have neither the name nor the token; they reveal nothing.
-_OPEN_PATHS = frozenset(route.template.encode() for route in ROUTES if route.access.scope is None) - {
-    _TOKEN_PATH
-}
-_NOTHING: tuple[Access, dict[str, str]] = (Access(None), {})
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# The REST app ignores a line end behind a path, which the table of access does not.
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]|%(?:[01][0-9a-f]|7f)", re.IGNORECASE)
 _MAX_LENGTH_DIGITS = 20
 
 
@@ -50,7 +47,6 @@ class Gateway:
 
     def __init__(self, services: Services, *, api: ASGIApp, kserve: KServe) -> None:
         self.services = services
-        self._max_body_bytes = services.settings.max_body_bytes
         self._api = AsgiRunner(api)
         self._kserve = kserve
         self._host_rule = services.host_rule
@@ -70,29 +66,31 @@ class Gateway:
         await self._api.stop()
 
     def admit(self, exchange: Exchange) -> None:
-        """Reject a request: of a foreign host or origin, too large, without the scope, or one too many.
+        """Reject a request: restricted, of a foreign origin, too large, without the scope, or one too many.
 
         Raises:
             RefusedError: the request is refused.
         """
         path, headers = exchange.path, exchange.headers
+        if _CONTROL_CHARACTER.search(path) is not None:
+            raise _invalid_path(path)
+        access, exchange.placeholders = access_of_request(exchange.method, path)
+        exchange.access = access
         if self._restrictions is not None:
-            self._restrictions.check_request(exchange.method, path, headers)
-        if path in _OPEN_PATHS:
+            self._restrictions.check_request(access.category, headers)
+        if access.max_body_bytes is not None:
+            exchange.max_body_bytes = min(exchange.max_body_bytes, access.max_body_bytes)
+        if access.is_probe:
+            _check_length(exchange)
             return
         self._host_rule.check(headers.get(b"host"))
         refuse_foreign_origin(exchange.method, headers)
-        length = headers.get(b"content-length")
-        if length is not None and (
-            len(length) > _MAX_LENGTH_DIGITS or not length.isdigit() or int(length) > self._max_body_bytes
-        ):
-            raise too_large(self._max_body_bytes)
-        if self._token_rule is not None and path != _TOKEN_PATH:
-            exchange.access, _ = access_of_request(exchange.method, path)
-            exchange.principal = self._token_rule.check(headers, exchange.access.scope)
+        _check_length(exchange)
+        if self._token_rule is not None and access.scope is not None:
+            exchange.principal = self._token_rule.check(headers, access.scope)
         if self._limits is not None:
             exchange.client_state = self._limits.take(exchange.principal, _address(exchange))
-        if path.startswith(b"/v2/"):
+        if is_kserve_path(path):
             self._kserve.admit(exchange)
 
     def refuse(self, exchange: Exchange, refusal: RefusedError) -> None:
@@ -106,7 +104,7 @@ class Gateway:
             answer = refused_page(refusal)
         elif to_page is not None:  # where the form for the token is
             answer = to_page
-        elif exchange.path.startswith(b"/v2"):
+        elif is_kserve_path(exchange.path):
             self._kserve.refuse(exchange, refusal)
             return
         else:
@@ -123,8 +121,7 @@ class Gateway:
             exchange.trace = self._tracing.begin(
                 headers.get(b"traceparent", b""), headers.get(b"tracestate", b""), exchange.started_ns
             )
-        path = exchange.path
-        if path.startswith(b"/v2") and (len(path) == 3 or path[3:4] == b"/"):
+        if is_kserve_path(exchange.path):
             if not self._kserve.answer_now(exchange):
                 self._run(exchange, self._kserve.answer(exchange))
         else:
@@ -182,49 +179,62 @@ class Gateway:
         await self._api.answer(exchange, scope)
 
     def _run(self, exchange: Exchange, answering: Coroutine[None, None, None]) -> None:
-        access, values = _NOTHING
-        if exchange.method not in _SAFE_METHODS:
-            access, values = access_of_request(exchange.method, exchange.path)
-        finishing = self._finish(exchange, answering)
-        if access.action is not None:
-            finishing = self._record(exchange, finishing, access.action, values)
-        task = asyncio.get_running_loop().create_task(finishing)
+        action = exchange.access.action if exchange.access is not None else None
+        running = (
+            self._finish(exchange, answering) if action is None else self._record(exchange, answering, action)
+        )
+        task = asyncio.get_running_loop().create_task(running)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if access.action is None:  # what changes something ends, and is noted, whoever waits for it
+        if action is None:  # what changes something ends, and is noted, whoever waits for it
             exchange.on_left = lambda: _cancel(task)
 
-    async def _record(
+    async def _record(self, exchange: Exchange, answering: Coroutine[None, None, None], action: str) -> None:
+        """Answer a request that changes something; note it before it begins, and again before its answer."""
+        try:
+            request = audited_request(exchange, action)
+            number = await self.services.executor.run(lambda: self.services.audit.begin(request))
+        except (GraphboxError, RefusedError) as error:
+            self.refuse(exchange, error if isinstance(error, RefusedError) else _not_noted(error))
+        except Exception as error:  # noqa: BLE001 - answered
+            answer_defect(exchange, error)
+        else:
+            await self._change(exchange, answering, request, number)
+        finally:
+            answering.close()  # where the request was not noted, it does not run
+
+    async def _change(
         self,
         exchange: Exchange,
-        finishing: Coroutine[None, None, None],
-        action: str,
-        values: dict[str, str],
+        answering: Coroutine[None, None, None],
+        request: AuditRequest,
+        number: int | None,
     ) -> None:
-        """Answer a request that changes something; note it before it begins, and again before its answer."""
-        audit, executor = self.services.audit, self.services.executor
-        request = audited_request(exchange, action, values)
-        try:
-            number = await executor.run(lambda: audit.begin(request))
-        except (GraphboxError, RefusedError) as error:
-            finishing.close()
-            self.refuse(exchange, error if isinstance(error, RefusedError) else _not_noted(error))
-            return
+        """Answer a request whose entry is in the audit log; note the result before its answer."""
         held: list[tuple[int, Headers, AnswerBody]] = []
         exchange.on_answer = lambda *answer: held.append(answer)
+        exchange.status = 0  # a server that stops may have refused the request by now: it runs, and is noted
         try:
-            await finishing
+            await self._finish(exchange, answering)
         finally:
             exchange.on_answer = None
         if not held:  # it was streamed, or failed amid its answer
             return
-        status, headers, body = held[0]
-        whole = body if isinstance(body, bytes) else b"".join(body)
-        result, message = result_of_status(status), message_of_body(status, whole)
+        status, headers, body = held[-1]
         try:
-            await executor.run(lambda: audit.end(number, request, result, message))
-        except (GraphboxError, RefusedError) as error:  # its entry says that it was begun
-            logger.error("the result of request %s is not in the audit log: %s", request.request_id, error)
+            whole = body if isinstance(body, bytes) else b"".join(body)
+            result, message = result_of_status(status), message_of_body(status, whole)
+            await self.services.executor.run(
+                lambda: self.services.audit.end(number, request, result, message)
+            )
+        except Exception as error:  # the change is made, and its entry says `begun`
+            expected = isinstance(error, GraphboxError | RefusedError)
+            logger.error(
+                "the result of request %s is not in the audit log: %s",
+                request.request_id,
+                error,
+                exc_info=None if expected else error,
+            )
         exchange.respond(status, headers, body)
 
     async def _finish(self, exchange: Exchange, answering: Coroutine[None, None, None]) -> None:
@@ -239,6 +249,24 @@ class Gateway:
                 raise
         except Exception as error:  # noqa: BLE001 - answered
             answer_defect(exchange, error)
+
+
+def _check_length(exchange: Exchange) -> None:
+    """Refuse a body by its length, before any of it is read; the connection counts what comes in chunks."""
+    length = exchange.headers.get(b"content-length")
+    if length is not None and (
+        len(length) > _MAX_LENGTH_DIGITS or not length.isdigit() or int(length) > exchange.max_body_bytes
+    ):
+        raise too_large(exchange.max_body_bytes)
+
+
+def _invalid_path(path: bytes) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.BAD_REQUEST,
+        "invalid_path",
+        f"expected a path without control characters, received {path[:256].decode('latin-1')!r}",
+        hint="leave out line ends and other characters from %00 to %1F, and %7F",
+    )
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -13,14 +13,15 @@ from graphbox.server.shared_document import Document, SharedDocument
 __all__ = ["LogSettings"]
 
 _LOGGER_NAME = "graphbox.server"
-_TRACE_LOGGER_NAME = "graphbox.server.trace"  # has settings of its own
+# Traces have settings of their own; what requests change is in the log whatever they change.
+_OTHER_LOGGER_NAMES = frozenset({"graphbox.server.trace", "graphbox.server.audit"})
 _FIELD = "logging"
 _LEVELS = {"log_info": logging.INFO, "log_warning": logging.WARNING, "log_error": logging.ERROR}
 _MAX_VERBOSE_LEVEL = 255
 
 
 class LogSettings:
-    """Which records of the server are logged, in all workers.
+    """Which records of the server are logged, in all workers; those of the audit log always are.
 
     ``log_info``, ``log_warning`` and ``log_error`` switch single levels, ``log_verbose_level`` from 1 that of
     debugging. Before the first change they are what the server was started with.
@@ -88,7 +89,7 @@ class _LevelFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged."""
         name = record.name
-        if name == _TRACE_LOGGER_NAME or not f"{name}.".startswith(f"{_LOGGER_NAME}."):
+        if name in _OTHER_LOGGER_NAMES or not f"{name}.".startswith(f"{_LOGGER_NAME}."):
             return True
         return min(record.levelno, logging.ERROR) // 10 * 10 in self.enabled
 

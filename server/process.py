@@ -134,11 +134,15 @@ class _Server:
         with self._signals():
             listeners.listen()
             accepting = [self._listen_http(listeners.http)]
+            stops = [self._gateway.stop]
             if listeners.grpc is not None:
                 from graphbox.server.grpc.listener import listen_grpc
+                from graphbox.server.grpc.service import GrpcService
 
+                service = GrpcService(self._gateway.services)
+                stops.insert(0, service.stop)  # before the executor stops, which its calls need
                 tls = None if self._tls is None else partial(self._tls.context, "h2")
-                accepting.append(listen_grpc(self._gateway.services, connections, listeners.grpc, tls))
+                accepting.append(listen_grpc(service, connections, listeners.grpc, tls))
             self._on_start()
             await self._stopping.wait()
             for each in accepting:
@@ -146,7 +150,8 @@ class _Server:
             listeners.close()
             await connections.stop(settings.drain_timeout_s)
             connections.close()
-            await self._gateway.stop()
+            for stop in stops:
+                await stop()
 
     def _listen_http(self, listener: socket.socket) -> Listener:
         tls = None if self._tls is None else partial(self._tls.context, "http/1.1")

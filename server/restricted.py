@@ -1,7 +1,8 @@
 """Restricted APIs: categories of requests that only clients with a secret of their own may send.
 
 The categories are Triton's. Over REST a client presents the secret in the header that the restriction names,
-over gRPC in the metadata ``triton-grpc-protocol-<name>``.
+over gRPC in the metadata ``triton-grpc-protocol-<name>``. The category of each route and method is in
+`graphbox.server.access`.
 """
 
 from __future__ import annotations
@@ -13,72 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import unquote
 
 from graphbox.errors import NotFoundError, UsageError, did_you_mean
-from graphbox.server.access import Scope, access_of_request
+from graphbox.server.access import CATEGORIES, Category
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import check_token
 
-__all__ = ["CATEGORIES", "Restrictions"]
-
-CATEGORIES = (
-    "health",
-    "metadata",
-    "inference",
-    "shared-memory",
-    "model-config",
-    "model-repository",
-    "statistics",
-    "trace",
-    "logging",
-)
-"""Names of the categories."""
+__all__ = ["Restrictions"]
 
 _GRPC_PREFIX = "triton-grpc-protocol-"
 _KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _VARIABLE = "env:"
-_MOST_CACHED_PATHS = 1024
-_OF_MODEL = {
-    "": "metadata",
-    "ready": "health",
-    "infer": "inference",
-    "config": "model-config",
-    "stats": "statistics",
-}
-_OF_FIRST_SEGMENT = {
-    "": "metadata",
-    "health": "health",
-    "repository": "model-repository",
-    "systemsharedmemory": "shared-memory",
-    "cudasharedmemory": "shared-memory",
-    "trace": "trace",
-    "logging": "logging",
-}
-_OF_SCOPE = {
-    None: "health",
-    Scope.READ: "metadata",
-    Scope.INFER: "inference",
-    Scope.MANAGE: "model-repository",
-}
-_OF_METHOD = {
-    "Check": "health",
-    "Watch": "health",
-    "ServerLive": "health",
-    "ServerReady": "health",
-    "ModelReady": "health",
-    "ServerMetadata": "metadata",
-    "ModelMetadata": "metadata",
-    "ModelInfer": "inference",
-    "ModelStreamInfer": "inference",
-    "ModelConfig": "model-config",
-    "RepositoryIndex": "model-repository",
-    "RepositoryModelLoad": "model-repository",
-    "RepositoryModelUnload": "model-repository",
-    "ModelStatistics": "statistics",
-    "TraceSetting": "trace",
-    "LogSettings": "logging",
-}
 
 
 @dataclass(frozen=True)
@@ -102,7 +48,6 @@ class Restrictions:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._secrets: dict[str, _Secret] = {}
-        self._category_of: dict[tuple[str, bytes], str | None] = {}
         for text in texts:
             for category, secret in _parsed(text).items():
                 if category in self._secrets:
@@ -116,33 +61,31 @@ class Restrictions:
         """Return the restrictions; None: there are none."""
         return cls(texts) if texts else None
 
-    def check_request(self, method: str, path: bytes, headers: Mapping[bytes, bytes]) -> None:
+    def check_request(self, category: Category | None, headers: Mapping[bytes, bytes]) -> None:
         """Refuse a request of HTTP that is restricted and does not present the secret.
+
+        Args:
+            category: of its route, see `graphbox.server.access`.
+            headers: of the request.
 
         Raises:
             RefusedError: 403.
         """
-        key = (method, path)
-        if key not in self._category_of:
-            if len(self._category_of) >= _MOST_CACHED_PATHS:  # clients choose paths
-                self._category_of.clear()
-            self._category_of[key] = category_of_request(method, path)
-        self._check(self._category_of[key], lambda secret: headers.get(secret.header, b""), "header")
+        self._check(category, lambda secret: headers.get(secret.header, b""), "header")
 
-    def check_call(self, method: str, header: Callable[[str], bytes]) -> None:
+    def check_call(self, category: Category | None, header: Callable[[str], bytes]) -> None:
         """Refuse a call of gRPC that is restricted and does not present the secret.
 
         Args:
-            method: path of the method.
+            category: of its method.
             header: returns the metadata of a name, empty where it is missing.
 
         Raises:
             RefusedError: 403.
         """
-        category = category_of_call(method)
         self._check(category, lambda secret: header(_GRPC_PREFIX + secret.header.decode()), "metadata")
 
-    def _check(self, category: str | None, presented: Callable[[_Secret], bytes], kind: str) -> None:
+    def _check(self, category: Category | None, presented: Callable[[_Secret], bytes], kind: str) -> None:
         secret = None if category is None else self._secrets.get(category)
         if secret is None or hmac.compare_digest(presented(secret), secret.value):
             return
@@ -153,40 +96,6 @@ class Restrictions:
             f"requests of the category {category} are restricted: expected the secret of this server in the "
             f"{kind} {_GRPC_PREFIX if kind == 'metadata' else ''}{name}",
         )
-
-
-def category_of_request(method: str, path: bytes) -> str | None:
-    """Return the category of a request of HTTP; None: it is that of a path which belongs to none.
-
-    Requests beside the KServe protocol that do the same belong to the same category.
-    """
-    text = path.decode("latin-1")
-    if text == "/v2" or text.startswith("/v2/"):
-        return _category_of_segments([unquote(each) for each in text.split("/")[2:]])
-    if text == "/metrics":
-        return "statistics"
-    access = access_of_request(method, path)[0]
-    decoded = unquote(text)
-    if access.scope in {None, Scope.READ} and not decoded.startswith(("/api/", "/healthz")):
-        return None  # the page, and its form for the token
-    return _OF_SCOPE[access.scope]
-
-
-def category_of_call(method: str) -> str | None:
-    """Return the category of a method of gRPC by its path; None: there is no such method."""
-    name = method.rpartition("/")[2]
-    return "shared-memory" if "SharedMemory" in name else _OF_METHOD.get(name)
-
-
-def _category_of_segments(segments: list[str]) -> str | None:
-    match segments:
-        case ["models", "stats"]:
-            return "statistics"
-        case ["models", _, "trace", *_]:
-            return "trace"
-        case ["models", _, "versions", _, *rest] | ["models", _, *rest]:
-            return _OF_MODEL.get(rest[0] if rest else "")
-    return _OF_FIRST_SEGMENT.get(segments[0] if segments else "")
 
 
 def _parsed(text: str) -> dict[str, _Secret]:

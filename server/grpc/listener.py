@@ -10,13 +10,12 @@ from graphbox.server.grpc.connection import GrpcConnection
 from graphbox.server.grpc.service import GrpcService
 from graphbox.server.http.connections import Connections
 from graphbox.server.http.listener import Listener
-from graphbox.server.services import Services
 
 __all__ = ["listen_grpc"]
 
 
 def listen_grpc(
-    services: Services,
+    service: GrpcService,
     connections: Connections,
     listener: socket.socket,
     tls: Callable[[], ssl.SSLContext] | None,
@@ -24,11 +23,10 @@ def listen_grpc(
     """Answer the calls of the connections of a listening socket, on the running event loop.
 
     Args:
-        services: the parts of the server.
+        service: answers the calls.
         connections: all connections of the server.
         listener: a listening socket.
         tls: returns the context of a new connection; None: connections are not encrypted.
     """
-    service = GrpcService(services)
     timeout_s = connections.limits.header_timeout_s
     return Listener(listener, lambda: GrpcConnection(service, connections), tls, timeout_s)

@@ -11,8 +11,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 
 from graphbox.errors import GraphboxError, NotFoundError, UsageError
-from graphbox.server.access import access_of_method
-from graphbox.server.audit import client_name, result_of_status
+from graphbox.server.access import Access, access_of_method
+from graphbox.server.audit import client_name, plain_detail, plain_text, result_of_status
+from graphbox.server.auth import TokenRule
 from graphbox.server.grpc import inference_messages as messages
 from graphbox.server.grpc.call import GrpcCall
 from graphbox.server.grpc.codec import compress, parse, plain_message
@@ -87,6 +88,10 @@ class GrpcService:
         self._methods = {f"/{_PROTOCOL}/{name}": method for name, method in of_protocol.items()}
         self._methods["/grpc.health.v1.Health/Check"] = (HealthCheckRequest.FromString, self._check)
 
+    async def stop(self) -> None:
+        """Return once calls that change something have ended, and are in the audit log."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def _method_of(self, path: str) -> str:
         """Return a path as a label of metrics: unknown ones, which clients choose, have one together."""
         return path if path in _PATHS_OF_THEIR_OWN or path in self._methods else "unknown"
@@ -113,6 +118,8 @@ class GrpcService:
     def admit(self, call: GrpcCall) -> None:
         """Refuse a call whose token lacks the scope of its method, and calls of a client that sends too many.
 
+        Where a method may read or change, the scope is checked once its message is there: see `_answer`.
+
         Raises:
             RefusedError: 401, 403, 429.
         """
@@ -122,11 +129,12 @@ class GrpcService:
             self.services.client_limits,
         )
         if self.services.restrictions is not None:
-            self.services.restrictions.check_call(call.method, call.header)
+            self.services.restrictions.check_call(access.category, call.header)
         if access.scope is None:
             return
         if rule is not None:
-            call.principal = rule.check({b"authorization": call.header("authorization")}, access.scope)
+            scope = access.scope if access.change is None else None
+            call.principal = rule.check({b"authorization": call.header("authorization")}, scope)
         if limits is not None:
             call.client_state = limits.take(call.principal, call.address)
 
@@ -156,7 +164,8 @@ class GrpcService:
         task = asyncio.get_running_loop().create_task(self._answer(call, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if access_of_method(call.method).action is not None:  # it ends, and is noted, whoever waits for it
+        access = access_of_method(call.method)
+        if access.action or access.change:  # it ends, and is noted, whoever waits for it
             return
         call.on_left = task.cancel
         call.limit_time()
@@ -176,9 +185,9 @@ class GrpcService:
 
     async def _answer(self, call: GrpcCall, message: bytes) -> None:
         kind, answer = self._methods[call.method]
-        action = access_of_method(call.method).action
         try:
             request = self._parsed(kind, call, message)
+            action = _access_of(call, request).action
             answering = answer(request) if action is None else self._recorded(call, action, request, answer)
             response = (await answering).SerializeToString()
         except Exception as error:  # noqa: BLE001 - answered
@@ -297,6 +306,22 @@ class GrpcService:
         await self._management.change(name, verb, [*request.parameters])
 
 
+def _access_of(call: GrpcCall, request: Any) -> Access:
+    """Return the access to a method with this request, which may change something.
+
+    Raises:
+        RefusedError: 403, the token of the call lacks its scope, which `GrpcService.admit` could not check.
+    """
+    access = access_of_method(call.method)
+    if access.change is None:
+        return access
+    if request.settings:
+        access = access.change
+    if call.principal is not None and access.scope is not None:
+        TokenRule.check_scope(call.principal, access.scope)
+    return access
+
+
 def _request_id_of(call: GrpcCall) -> str:
     """Return the id that the client gave a call, else a new one."""
     given = call.header("x-request-id")
@@ -312,10 +337,10 @@ def _audited_call(call: GrpcCall, action: str, request: Message) -> AuditRequest
         client=client_name(call.principal),
         address=call.address,
         action=action,
-        model=model,
+        model=plain_text(model) if model else None,
         version=None,
         request_id=call.request_id,
-        detail=detail,
+        detail=plain_detail(detail),
     )
 
 

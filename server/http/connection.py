@@ -190,6 +190,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.method = parser.get_method().decode("latin-1")
         exchange.version = parser.get_http_version()
         exchange.keeps_alive = parser.should_keep_alive()
+        exchange.max_body_bytes = self._limits.max_body_bytes
         given = exchange.headers.get(b"x-request-id")
         exchange.request_id = given if given and REQUEST_ID.fullmatch(given) else next_request_id()
         self._incoming = exchange
@@ -220,8 +221,8 @@ class HttpConnection(asyncio.Protocol):
         size = len(data)
         self._body_bytes += size
         self._connections.buffered_bytes += size
-        if self._body_bytes > self._limits.max_body_bytes:
-            self._refuse(exchange, too_large(self._limits.max_body_bytes))
+        if self._body_bytes > exchange.max_body_bytes:
+            self._refuse(exchange, too_large(exchange.max_body_bytes))
         elif self._connections.buffered_bytes > self._limits.max_buffered_bytes:
             self._refuse(exchange, too_many_bodies())
         elif not self._first_body:
@@ -328,11 +329,15 @@ class HttpConnection(asyncio.Protocol):
         exchange = self._current or self._incoming
         if exchange is not None and not exchange.is_answered:
             exchange.cancel()
-            if exchange.status:
+            # Of a change that runs, the audit log takes the answer; this one is for the client.
+            taken, exchange.on_answer = exchange.on_answer, None
+            if exchange.status and taken is None:
                 self.abort()
             else:
                 exchange.keeps_alive = False
-                self._application.refuse(exchange, stopping())
+                self._application.refuse(exchange, stopping(exchange))
+            if taken is not None:
+                exchange.on_answer, exchange.status = taken, 0
         self.close()
 
     def time_out(self, phase: Phase) -> None:

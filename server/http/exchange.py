@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
@@ -74,7 +74,9 @@ class Exchange:
         is_answered: whether the answer is complete.
         on_left: called once if the client leaves before the answer is complete.
         on_answer: takes the whole answer, instead of the client, for as long as it is set.
-        access: to the route, where it was looked up.
+        access: to the route; None: the request was refused before it was looked up.
+        placeholders: values of the placeholders of the route.
+        max_body_bytes: largest body; `Application.admit` lowers it for routes that need less than others.
         principal: who sends the request; None: the server has no tokens, or the path is open.
         client_state: of the limits for each client; None: there are none.
         waiting_state: the same, while the request is counted among those that wait.
@@ -98,10 +100,12 @@ class Exchange:
         "is_answered",
         "keeps_alive",
         "lease",
+        "max_body_bytes",
         "method",
         "on_answer",
         "on_left",
         "path",
+        "placeholders",
         "principal",
         "query",
         "received_ns",
@@ -142,6 +146,8 @@ class Exchange:
         self.on_left: Callable[[], None] | None = None
         self.on_answer: Callable[[int, Headers, AnswerBody], None] | None = None
         self.access: Access | None = None
+        self.placeholders: Mapping[str, str] = {}
+        self.max_body_bytes = 0
         self.principal: Principal | None = None
         self.client_state: ClientState | None = None
         self.waiting_state: ClientState | None = None

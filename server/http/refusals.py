@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from graphbox.server.http.exchange import Exchange
 from graphbox.server.problem import RefusedError
 
 __all__ = ["body_timeout", "refuse_repeated", "stopping", "too_many_bodies"]
@@ -39,8 +40,17 @@ def body_timeout(limit_s: float, received_bytes: int) -> RefusedError:
     )
 
 
-def stopping() -> RefusedError:
+def stopping(exchange: Exchange) -> RefusedError:
     """Return the refusal of a request that a stopping server does not finish."""
+    if exchange.access is not None and exchange.access.action is not None and exchange.received_ns:
+        return RefusedError(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "stopping",
+            "the server is stopping before this change has ended: it may still be made, and the audit log "
+            "will say whether it was",
+            hint="look at the audit log, or at the model, before sending it again",
+            headers=_OVERLOADED,
+        )
     return RefusedError(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "stopping",

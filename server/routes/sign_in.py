@@ -10,18 +10,15 @@ from fastapi.responses import Response
 
 from graphbox.server.access import Scope
 from graphbox.server.page import TOKEN_PATH, TokenMistake, token_page
-from graphbox.server.problem import too_large
 from graphbox.server.services import ServicesDep
 
 router = APIRouter(include_in_schema=False)
-
-_MAX_FORM_BYTES = 4096
 
 
 @router.post(TOKEN_PATH)
 async def sign_in(request: Request, services: ServicesDep) -> Response:
     """Redirect to the page with the cookie, or return the form again if the token does not open the page."""
-    token = _field(await _form_bytes(request), "token")
+    token = _field(await request.body(), "token")
     rule = services.token_rule
     if rule is None:
         return _to_page()
@@ -39,18 +36,6 @@ async def sign_in(request: Request, services: ServicesDep) -> Response:
 def form_again() -> Response:
     """Redirect to the page, which shows the form if needed; requested when the address is entered again."""
     return _to_page()
-
-
-async def _form_bytes(request: Request) -> bytes:
-    """Return the body.
-
-    Raises:
-        RefusedError: 413, it is too large.
-    """
-    body = await request.body()
-    if len(body) > _MAX_FORM_BYTES:
-        raise too_large(_MAX_FORM_BYTES)
-    return body
 
 
 def _field(form: bytes, name: str) -> bytes:

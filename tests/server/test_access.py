@@ -16,6 +16,7 @@ from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings, is_loopback
 from graphbox.server.tokens import Tokens
 from graphbox.workspace import Workspace
+from tests.server.sample_models import build_workspace
 from tests.server.server_process import (
     EVERY_ADDRESS,
     TOKEN,
@@ -82,6 +83,44 @@ def test_health_needs_no_token(guarded: ServerProcess) -> None:
     guarded.wait_until_ready()
     for path in ("/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready"):
         assert httpx.get(guarded.base + path, headers={"host": "10.1.2.3"}).status_code == 200
+
+
+OPEN = ("/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready", "/token")
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_open_paths_are_open_to_their_methods_alone(shared_guarded: ServerProcess, path: str) -> None:
+    methods = ("PUT", "DELETE", "PATCH") if path == "/token" else ("POST", "PUT", "DELETE", "PATCH")
+    with shared_guarded.client() as client:
+        for method in methods:
+            assert client.request(method, path, json={"note": "from nobody"}).status_code == 401
+    with shared_guarded.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        assert client.put(path).status_code == 405
+        assert client.get("/api/v1/audit").json() == [], "no change was asked for"
+
+
+@pytest.mark.parametrize("path", OPEN)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_open_paths_take_no_large_body(
+    shared_guarded: ServerProcess, path: str, method: str, chunked: bool
+) -> None:
+    if method == "POST" and path != "/token":
+        return  # needs a token
+    for size, statuses in ((4096, {200, 303, 401, 503}), (4097, {413})):
+        body = b"x" * size
+        content = iter([body]) if chunked else body
+        assert httpx.request(method, shared_guarded.base + path, content=content).status_code in statuses
+
+
+def test_strangers_write_no_audit_log(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(workspace=build_workspace(tmp_path / "work").root)
+    with server.client() as client:
+        for path in (*OPEN, "/somewhere", "/v2/somewhere", "/api/v1/models/companion/somewhere"):
+            assert client.put(path, json={"note": "x"}).status_code in {404, 405}
+        assert client.get("/api/v1/audit").json() == []
+        assert client.post("/api/v1/models/companion/promote", json={"version": 1}).status_code == 403
+        assert len(client.get("/api/v1/audit").json()) == 1
 
 
 def test_form_with_the_token_opens_the_page(guarded: ServerProcess) -> None:
@@ -151,6 +190,7 @@ def test_form_keeps_the_rules_of_the_gateway(visitor: httpx.Client) -> None:
     assert visitor.post("/token", data={"token": f" {TOKEN}\n"}).status_code == 303
     assert visitor.get("/token").headers["location"] == "./"
     assert visitor.put("/token").status_code == 405
+    assert visitor.post("/tok%65n", data=form, headers={"host": "evil.example"}).status_code == 403
 
 
 def test_token_is_not_taken_from_an_address(guarded: ServerProcess) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import sqlite3
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,12 @@ import grpc
 import pytest
 
 from graphbox.server.access import Scope
-from graphbox.server.audit import message_of_body, result_of_status
+from graphbox.server.app import create_app
+from graphbox.server.audit import AuditLog, message_of_body, plain_detail, result_of_status
 from graphbox.server.grpc import inference_messages as messages
+from graphbox.server.http.connection import HttpConnection
+from graphbox.server.http.connections import ConnectionLimits, Connections
+from graphbox.server.settings import Settings
 from graphbox.workspace import Workspace
 from graphbox.workspace.audit import AuditRecord, AuditRequest
 from tests.server.sample_models import build_workspace, write_encoder
@@ -127,6 +136,185 @@ def test_server_without_a_workspace_has_a_log(start_server: StartServer, tmp_pat
         assert client.post("/v2/repository/models/companion/unload").status_code == 200
         assert client.get("/api/v1/audit").json() == []
     assert "unload companion by default from 127.0.0.1: ok" in server.log.read_text()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_request_switches_the_log_off(start_server: StartServer, tmp_path: Path, workers: int) -> None:
+    """Of a server without a workspace the log is all there is."""
+    write_encoder(tmp_path / "models" / "companion" / "1")
+    server = start_server(models=[tmp_path / "models"], token=TOKEN, workers=workers)
+    server.wait_until_ready()
+    quiet = {"log_info": False, "log_warning": False, "log_error": False}
+    with server.client(headers=bearer(TOKEN)) as client:
+        assert client.post("/v2/logging", json=quiet).status_code == 200
+        time.sleep(1.2)  # all workers have polled it
+        assert client.post("/v2/repository/models/companion/unload").status_code == 200
+        assert client.post("/v2/repository/models/companion/load").status_code == 200
+    log = server.log.read_text()
+    for action in ("log settings", "unload companion", "load companion"):
+        for result in ("begun", "ok"):
+            assert f"{action} by default from 127.0.0.1: {result}" in log
+
+
+@pytest.mark.parametrize("depth", [3, 400, 900])
+def test_nested_json_is_noted_as_text(server: ServerProcess, workspace: Workspace, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    with server.client(headers={**bearer(TOKEN), "content-type": "application/json"}) as client:
+        body = b'{"version": 1, "x": %b, "\\u0000y": "\\u0000z"}' % nested
+        promoted = client.post("/api/v1/models/companion/promote", content=body)
+        assert promoted.status_code == 400
+        assert len(promoted.content) < 2000
+        body = b'{"parameters": {"x": %b}}' % nested
+        assert client.post("/v2/repository/models/companion/load", content=body).status_code == 400
+        entries = client.get("/api/v1/audit").json()
+    assert [entry["action"] for entry in entries] == ["load", "promote"]
+    assert all(entry["result"] == "refused" for entry in entries)
+    assert entries[1]["detail"][" y"] == " z"
+    for value in (entries[1]["detail"]["x"], entries[0]["detail"]["parameters"]):
+        assert isinstance(value, str)
+    assert workspace.audit()[0].request.detail == entries[0]["detail"]
+
+
+def test_details_are_scalars() -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    values = {"a": True, "b": 0.5, "c": None, "d": "x\0\ny" * 1000, "e": [1, {"f": "g"}], "h": deep}
+    detail = plain_detail(values)
+    assert detail["a"] is True
+    assert (detail["b"], detail["c"]) == (0.5, None)
+    assert isinstance(detail["d"], str)
+    assert detail["d"].startswith("x  y")
+    assert len(detail["d"]) < 1100
+    assert detail["e"] == '[1,{"f":"g"}]'
+    assert "nested too deep" in str(detail["h"])
+
+
+@pytest.mark.parametrize("method", ["begin", "end"])
+def test_a_defect_of_the_audit_log_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RecursionError("nobody expected this")
+
+    monkeypatch.setattr(AuditLog, method, fail)
+    answer = _answer_of(tmp_path, b"POST /v2/repository/models/absent/load")
+    status = b"500" if method == "begin" else b"403"  # at its end the change was made: the answer is its own
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert any(record.exc_info for record in caplog.records)
+
+
+def _answer_of(models: Path, request_line: bytes) -> bytes:
+    """Return the answer of a server in this process, whose parts a test has changed."""
+
+    async def run() -> bytes:
+        gateway = create_app(Settings(models=(models,), port=1))
+        limits = ConnectionLimits(
+            max_connections=8,
+            max_body_bytes=1 << 20,
+            max_buffered_bytes=1 << 22,
+            header_timeout_s=5.0,
+            body_timeout_s=5.0,
+            keep_alive_s=5.0,
+        )
+        connections = Connections(limits)
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: HttpConnection(gateway, connections), "127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(20):
+                reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+                writer.write(request_line + b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                answer = await reader.read()
+                writer.close()
+        finally:
+            listener.close()
+            connections.close()
+            gateway.services.executor.close()
+        return answer
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_changes_take_no_large_body(server: ServerProcess, chunked: bool) -> None:
+    with server.client(headers={**bearer(TOKEN), "content-type": "application/json"}) as client:
+        for path in (
+            "/api/v1/models/companion/promote",
+            "/api/v1/models/companion/canary",
+            "/api/v1/models/companion/rows/rollback",
+            "/v2/repository/models/companion/load",
+            "/v2/logging",
+        ):
+            body = json.dumps({"version": [[]] * 5000}).encode()
+            answer = client.post(path, content=iter([body]) if chunked else body)
+            assert answer.status_code == 413, path
+            assert len(answer.content) < 1000
+        body = json.dumps({f"extra{number}": "x" * 90 for number in range(150)}).encode()
+        answer = client.post("/api/v1/models/companion/promote", content=body)
+        assert answer.status_code == 400
+        assert len(answer.content) < 4000
+        assert "and 143 more" in answer.json()["message"]
+        assert len(client.get("/api/v1/audit").json()) == 1
+        large = b"x" * 300_000
+        assert client.post("/api/v1/models/companion/rows", content=large).status_code == 400
+
+
+# A server that stops amid a change
+
+
+@pytest.fixture
+def impatient(start_server: StartServer, workspace: Workspace) -> ServerProcess:
+    running = start_server(workspace=workspace.root, token=TOKEN, grpc_port=0, drain_timeout_s=0)
+    running.wait_until_ready()
+    return running
+
+
+@contextmanager
+def held_amid_a_change(workspace: Workspace) -> Iterator[None]:
+    """Lock the database once a change is in the audit log as begun; its server is told to stop meanwhile."""
+    connection = sqlite3.connect(workspace.root / "graphbox.db", isolation_level=None, timeout=5)
+    with closing(connection):
+        deadline = time.monotonic() + 10
+        while not connection.execute("SELECT count(*) FROM audit").fetchone()[0]:
+            assert time.monotonic() < deadline
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        time.sleep(0.7)
+        connection.execute("ROLLBACK")
+
+
+def test_a_change_that_outlasts_the_stop_is_noted_as_it_ended(
+    impatient: ServerProcess, workspace: Workspace
+) -> None:
+    with ThreadPoolExecutor() as pool, impatient.client(headers=bearer(TOKEN)) as client:
+        path = "/api/v1/models/companion/promote"
+        answering = pool.submit(client.post, path, json={"version": 1})
+        with held_amid_a_change(workspace):
+            impatient.process.send_signal(signal.SIGTERM)
+            answer = answering.result(20)
+        assert answer.status_code == 503
+        assert "may still be made" in answer.json()["message"]
+    assert impatient.stop() == 0
+    assert [shown(record) for record in workspace.audit()] == [("default", "promote", "companion", 1, "ok")]
+
+
+def test_a_call_that_outlasts_the_stop_is_noted_as_it_ended(
+    impatient: ServerProcess, workspace: Workspace
+) -> None:
+    with grpc.insecure_channel(impatient.grpc_address) as channel:
+        unload = channel.unary_unary(
+            "/inference.GRPCInferenceService/RepositoryModelUnload",
+            request_serializer=messages.RepositoryModelUnloadRequest.SerializeToString,
+            response_deserializer=messages.RepositoryModelUnloadResponse.FromString,
+        )
+        request = messages.RepositoryModelUnloadRequest(model_name="companion")
+        answering = unload.future(request, metadata=(("authorization", f"Bearer {TOKEN}"),))
+        with held_amid_a_change(workspace):
+            impatient.process.send_signal(signal.SIGTERM)
+            assert answering.code() is grpc.StatusCode.UNAVAILABLE
+    assert impatient.stop() == 0
+    assert "Traceback" not in impatient.log.read_text()
+    assert [shown(record) for record in workspace.audit()] == [("default", "unload", "companion", None, "ok")]
 
 
 def test_entries_of_a_workspace(tmp_path: Path) -> None:

@@ -373,9 +373,9 @@ def open_connections(server: ServerProcess) -> int:
     return sum(line.split()[1].endswith(port) and line.split()[3] == established for line in lines)
 
 
-@pytest.mark.parametrize("head", [HEAD, b"POST /healthz HTTP/1.1\r\nHost: evil.example\r\n"])
+@pytest.mark.parametrize("head", [HEAD, b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n"])
 def test_endless_trailers(strict: ServerProcess, head: bytes) -> None:
-    """The parser keeps a trailer until it is complete. Also of a request that was refused before."""
+    """The parser keeps a trailer until it is complete."""
     with connect(strict) as connection:
         connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ")
         sent = 0
@@ -383,6 +383,19 @@ def test_endless_trailers(strict: ServerProcess, head: bytes) -> None:
             while sent < 64 << 20:
                 sent += connection.send(b"a" * 65536)
     assert sent < 64 << 20
+
+
+def test_endless_trailers_of_a_refused_request(strict: ServerProcess) -> None:
+    """They are dropped for as long as the rest of any refused body, and no longer."""
+    with connect(strict) as connection:
+        connection.sendall(b"POST /v2 HTTP/1.1\r\nHost: evil.example\r\n")
+        connection.sendall(b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ")
+        deadline = time.monotonic() + 15
+        with suppress(BrokenPipeError, ConnectionResetError):  # closed, as it should be
+            while time.monotonic() < deadline:
+                connection.send(b"a" * 65536)
+                time.sleep(0.02)
+        assert time.monotonic() < deadline
 
 
 def test_every_request_of_a_pipeline_is_answered(strict: ServerProcess) -> None:

@@ -14,8 +14,8 @@ import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 from graphbox.errors import NotFoundError, UsageError
-from graphbox.server.access import METHODS, ROUTES
-from graphbox.server.restricted import CATEGORIES, Restrictions, category_of_call, category_of_request
+from graphbox.server.access import CATEGORIES, METHODS, ROUTES, access_of_method, access_of_request
+from graphbox.server.restricted import Restrictions
 from graphbox.workspace import Workspace
 from tests.server.server_process import StartServer
 
@@ -39,6 +39,7 @@ CATEGORY_OF_PATH = {
     "GET /v2/models/m/stats": "statistics",
     "GET /v2/models/stats": "statistics",
     "POST /v2/repository/index": "model-repository",
+    "POST /v2/logging/of/tomorrow": "model-repository",
     "POST /v2/repository/models/m/load": "model-repository",
     "POST /v2/repository/models/m/unload": "model-repository",
     "POST /v2/systemsharedmemory/region/r/register": "shared-memory",
@@ -47,6 +48,10 @@ CATEGORY_OF_PATH = {
     "POST /v2/models/m/trace/setting": "trace",
     "POST /v2/logging": "logging",
     "GET /metrics": "statistics",
+    "HEAD /metrics": "statistics",
+    "GET /metric%73": "statistics",
+    "GET /api%2Fv1/model%73": "metadata",
+    "POST /api/v1/models/m/p%72edict": "inference",
     "GET /healthz/ready": "health",
     "GET /api/v1/models": "metadata",
     "POST /api/v1/models/m/predict": "inference",
@@ -61,15 +66,16 @@ CATEGORY_OF_PATH = {
 @pytest.mark.parametrize(("request_line", "category"), CATEGORY_OF_PATH.items())
 def test_category_of_each_path(request_line: str, category: str | None) -> None:
     method, path = request_line.split(" ")
-    assert category_of_request(method, path.encode()) == category
+    assert access_of_request(method, path.encode())[0].category == category
 
 
 def test_every_route_and_method_of_the_protocol_has_a_category() -> None:
     for route in ROUTES:
         if route.template.startswith(("/v2", "/api")):
-            assert category_of_request(route.method, route.template.encode()) in CATEGORIES, route.template
-    for method in METHODS:
-        assert category_of_call(method) in CATEGORIES, method
+            assert route.access.category in CATEGORIES, route.template
+    for method, access in METHODS.items():
+        assert access.category in CATEGORIES, method
+    assert access_of_method("/inference.GRPCInferenceService/Other").category is None
 
 
 def test_requests_without_the_secret_are_refused(
@@ -106,7 +112,9 @@ def test_requests_without_the_secret_are_refused(
     with httpx.Client(base_url=server.base) as client:
         # The same by other paths.
         assert client.get("/api/v1/models/companion/neighbors", params={"id": "zsh"}).status_code == 403
-        assert client.get("/metrics").status_code == 403
+        for path in ("/metrics", "/metric%73", "/%6Detrics", "/metrics?x=1"):
+            assert client.get(path).status_code == 403, path
+        assert client.get("/metrics%0A").status_code == 400
         assert client.get("/metrics", headers=HEADER).status_code == 200
         assert client.post("/v2/%6dodels/companion/infer").status_code == 403
 

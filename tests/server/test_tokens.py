@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -139,6 +140,30 @@ def test_what_changes_something_is_recorded() -> None:
 )
 def test_scope_of_a_path(method: str, path: bytes, scope: Scope) -> None:
     assert access_of_request(method, path)[0].scope is scope
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "access"),
+    [
+        ("GET", b"/health%7A", "open"),
+        ("POST", b"/healthz", "manage"),
+        ("PUT", b"/token", "manage"),
+        ("GET", b"/%762/health/live", "read"),
+        ("OPTIONS", b"/healthz", "read"),
+        ("POST", b"/%762/models/a/infer", "manage"),
+        ("POST", b"/v2/models/a%252Finfer", "manage"),
+    ],
+)
+def test_paths_are_decoded_as_the_applications_do(method: str, path: bytes, access: str) -> None:
+    found, _ = access_of_request(method, path)
+    assert (found.scope or "open") == access
+    assert found.action is None
+
+
+def test_the_table_is_found_for_many_paths() -> None:
+    for number in range(5000):
+        assert access_of_request("GET", b"/%d" % number)[0].scope is Scope.READ
+    assert access_of_request("GET", b"/healthz")[0].is_probe
 
 
 def test_placeholders_and_unknown_methods() -> None:
@@ -338,6 +363,97 @@ def test_calls_need_their_scope(guarded: ServerProcess, tokens: dict[str, str], 
             else:  # this infer request lacks its inputs
                 assert found in {None, grpc.StatusCode.INVALID_ARGUMENT}
         assert _status(call, request)[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("end", ["%0A", "%0a", "%0D", "%00", "%7F"])
+def test_no_path_has_control_characters(guarded: ServerProcess, end: str) -> None:
+    """The REST app ignores a line end behind a path: with one, a row of the table would not be found."""
+    with guarded.client(headers=bearer(TOKEN)) as client:
+        for route in ROUTES:
+            path = re.sub(r"\{[a-z_:]+\}", "companion", route.template)
+            answer = client.request(route.method, path + end)
+            assert answer.status_code == 400, (route, answer.text)
+            assert "without control characters" in answer.text
+        assert client.get("/api/v1/audit%0A").json()["code"] == "invalid_path"
+
+
+@pytest.mark.parametrize("name", ["nope", "companio"])
+def test_errors_name_no_other_models(guarded: ServerProcess, tokens: dict[str, str], name: str) -> None:
+    with guarded.client(headers=bearer(tokens["infer"])) as client:
+        for answer in (
+            client.post(f"/v2/models/{name}/infer", json={}),
+            client.get(f"/api/v1/models/{name}/neighbors?id=zsh"),
+        ):
+            assert answer.status_code == 404
+            assert "companion" not in answer.text
+            assert "section" not in answer.text
+    with guarded.client(headers=bearer(tokens["manage"])) as client:
+        for path in (f"/v2/repository/models/{name}/load", f"/api/v1/models/{name}/promote"):
+            answer = client.post(path, json={"version": 1} if "promote" in path else {})
+            assert answer.status_code == 404
+            assert "companion" not in answer.text
+    with grpc.insecure_channel(guarded.grpc_address) as channel:
+        call = _call(channel, "ModelInfer", messages.ModelInferRequest, messages.ModelInferResponse)
+        request = messages.ModelInferRequest(model_name=name)
+        status, text = _status(call, request, ("authorization", f"Bearer {tokens['infer']}"))
+    assert status is grpc.StatusCode.NOT_FOUND
+    assert "companion" not in text
+
+
+SETTINGS = {
+    "LogSettings": (
+        messages.LogSettingsRequest(),
+        messages.LogSettingsRequest(
+            settings={"log_error": messages.LogSettingsRequest.SettingValue(bool_param=True)}
+        ),
+        messages.LogSettingsResponse,
+    ),
+    "TraceSetting": (
+        messages.TraceSettingRequest(),
+        messages.TraceSettingRequest(
+            settings={"trace_rate": messages.TraceSettingRequest.SettingValue(value=["7"])}
+        ),
+        messages.TraceSettingResponse,
+    ),
+}
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_settings_are_read_and_changed_as_over_rest(
+    guarded: ServerProcess, tokens: dict[str, str], method: str
+) -> None:
+    reading, changing, response = SETTINGS[method]
+    path = {"LogSettings": "/v2/logging", "TraceSetting": "/v2/trace/setting"}[method]
+    body = {"LogSettings": {"log_error": True}, "TraceSetting": {"trace_rate": "7"}}[method]
+    action = {"LogSettings": "log settings", "TraceSetting": "trace setting"}[method]
+    with guarded.client() as client, grpc.insecure_channel(guarded.grpc_address) as channel:
+
+        def recorded() -> int:
+            entries = client.get("/api/v1/audit", headers=bearer(TOKEN)).json()
+            return len([entry for entry in entries if entry["action"] == action])
+
+        call = _call(channel, method, type(reading), response)
+        for name, token in tokens.items():
+            metadata = ("authorization", f"Bearer {token}")
+            before = recorded()
+            read, _ = _status(call, reading, metadata)
+            assert (read is None) == (name == "read")
+            assert recorded() == before
+            changed, _ = _status(call, changing, metadata)
+            assert (changed is None) == (name == "manage")
+            assert recorded() == before + (name == "manage")
+            assert (client.get(path, headers=bearer(token)).status_code == 200) == (name == "read")
+            posted = client.post(path, json=body, headers=bearer(token))
+            assert (posted.status_code == 200) == (name == "manage")
+        assert _status(call, reading)[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+def _call(channel: grpc.Channel, method: str, request: Any, response: Any) -> Any:
+    return channel.unary_unary(
+        f"/inference.GRPCInferenceService/{method}",
+        request_serializer=request.SerializeToString,
+        response_deserializer=response.FromString,
+    )
 
 
 def _status(call: Any, request: Any, *metadata: tuple[str, str]) -> tuple[grpc.StatusCode | None, str]:
