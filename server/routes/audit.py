@@ -12,12 +12,17 @@ from graphbox.server.services import ServicesDep
 
 router = APIRouter(prefix=API_PREFIX, tags=["audit"])
 
+# Beyond it, neither databases nor clients in JavaScript compare exactly.
+_HIGHEST_ID = 2**53 - 1
+
 
 @router.get("/audit")
 def audit(
     services: ServicesDep,
     limit: Annotated[int, Query(ge=1, le=1000, description="most entries to return")] = 100,
-    before: Annotated[int | None, Query(ge=1, description="only entries with a lower id")] = None,
+    before: Annotated[
+        int | None, Query(ge=1, le=_HIGHEST_ID, description="only entries with a lower id")
+    ] = None,
     model: Annotated[str | None, Query(max_length=128, description="only what is about this model")] = None,
 ) -> list[AuditEntry]:
     """List the requests that changed something, or tried to, newest first.

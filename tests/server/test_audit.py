@@ -65,6 +65,8 @@ def test_requests_that_change_something(server: ServerProcess, workspace: Worksp
         entries = client.get("/api/v1/audit").json()
         assert client.get("/api/v1/audit?limit=1&model=absent").json() == [entries[2]]
         assert client.get(f"/api/v1/audit?before={entries[2]['id']}").json() == [entries[3]]
+        assert client.get(f"/api/v1/audit?before={2**53 - 1}").json() == entries
+        assert client.get(f"/api/v1/audit?before={2**80}").status_code == 400
     records = workspace.audit()
     assert [shown(record) for record in records] == [
         ("boss", "promote", "companion", 77, "refused"),
