@@ -5,7 +5,8 @@ A server applies the active update of each version it serves within a second, in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,12 +19,14 @@ import pyarrow.parquet as pq
 from graphbox.artifact import Artifact, Ids
 from graphbox.artifact.ids import Id
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest
-from graphbox.artifact.row_updates import TableRows, UpdateManifest, UpdatesFolder, UpdatesWriter
-from graphbox.artifact.updated_rows import takes_new_ids
+from graphbox.artifact.row_updates import TableRows, UpdateManifest, UpdatesFolder, UpdatesWriter, in_batches
+from graphbox.artifact.updated_rows import UpdatedRows, takes_new_ids
 from graphbox.errors import (
     DataError,
+    DoesNotFitError,
     FormatError,
     NotFoundError,
+    TimeLimitError,
     UnsupportedError,
     UsageError,
     did_you_mean,
@@ -94,7 +97,10 @@ def update_rows(
         DataError: there is no row, rows are of another length or not finite, or ids repeat or are of another
             type.
         UnsupportedError: the model has no tables.
-        ConflictError: ``sequence`` is not the next number.
+        ConflictError: ``sequence`` is not the next number, another writer does not finish, or nodes are being
+            forgotten.
+        TimeLimitError: the database is locked; no update is left behind.
+        DoesNotFitError: the disk is full; no update is left behind.
     """
     updater = RowUpdater(workspace, name, version)
     return updater.write({table_to_update(updater.manifest, table): (ids, rows)}, sequence)
@@ -112,6 +118,7 @@ def roll_back_rows(workspace: Workspace, name: str, sequence: int, version: int 
     Raises:
         NotFoundError: there is no such model, version or update.
         FormatError: the update, or one that it follows, is damaged.
+        ConflictError: another writer does not finish, or nodes are being forgotten.
     """
     return RowUpdater(workspace, name, version).roll_back(sequence)
 
@@ -204,12 +211,13 @@ class RowUpdater:
         self.version = record.version
         self._name = name
         self._path: Path = record.path
+        self._workspace = workspace
         self._longest_chain = longest_chain
         self._records = workspace.serving_records()
         self._open(artifact)
 
     def _open(self, artifact: Artifact | None = None) -> None:
-        self._stamp = (self._path / MANIFEST_FILE).stat().st_mtime_ns
+        self._stamp = self._read_stamp()
         opened = Artifact.open(self._path, verify=False)
         is_same = artifact is not None and artifact.manifest.digest == opened.manifest.digest
         self._artifact = artifact if is_same and artifact is not None else opened
@@ -228,23 +236,52 @@ class RowUpdater:
         Raises:
             See `update_rows`.
         """
-        if (self._path / MANIFEST_FILE).stat().st_mtime_ns != self._stamp:
-            self._open()  # written again, as by `graphbox forget`
         if not tables:
             raise DataError("expected rows of at least one table, received none")
-        checked: TableRows = {name: self._checked(name, *given) for name, given in tables.items()}
-        self._check_new_ids(checked)
-        with self._updates.locked():
-            before = self._active_manifest()
-            parent = self._updates.root if before is None else before.point
-            depth = 1 if before is None else before.depth + 1
-            first = 0
-            if depth > self._longest_chain:
-                checked, first = self._with_all_before(checked, parent.sequence)
-                parent, depth = self._updates.root, 1
-            written = self._updates.write(checked, parent, depth, sequence)
+        with self._unforgotten():
+            checked: TableRows = {name: self._checked(name, *given) for name, given in tables.items()}
+            self._check_new_ids(checked)
+            with self._updates.locked():
+                return self._write(checked, sequence)
+
+    @contextmanager
+    def _unforgotten(self) -> Iterator[None]:
+        """Keep `graphbox forget` away while the block runs; a version that it has written again is read."""
+        with self._workspace.without_forgetting():
+            if self._read_stamp() != self._stamp:
+                self._open()
+            yield
+
+    def _read_stamp(self) -> tuple[int, int]:
+        """Return numbers that differ once the version was written again."""
+        file = self._path / MANIFEST_FILE
+        try:
+            status = file.stat()
+        except OSError as error:
+            raise NotFoundError(
+                f"expected version {self.version} of the model `{self._name}`, received: {error.strerror}",
+                where=str(file),
+                hint="it was removed: `graphbox models list` lists the versions that are there",
+            ) from error
+        return status.st_ino, status.st_mtime_ns
+
+    def _write(self, checked: TableRows, sequence: int | None) -> UpdateManifest:
+        """Write rows that fit as an update that follows the active one, and make it active."""
+        before = self._active_manifest()
+        parent = self._updates.root if before is None else before.point
+        depth = 1 if before is None else before.depth + 1
+        first = 0
+        if depth > self._longest_chain:
+            checked, first = self._with_all_before(checked, parent.sequence)
+            parent, depth = self._updates.root, 1
+        written = self._updates.write(checked, parent, depth, sequence)
+        try:
             self._records.write_row_sequence(self._name, self.version, written.sequence)
-            self._updates.remove_before(first)
+        except (TimeLimitError, DoesNotFitError, UsageError, FormatError):  # it surely is not active
+            with suppress(OSError):  # the error that led here matters more; the update is never served
+                self._updates.remove(written.sequence)
+            raise
+        self._updates.remove_before(first)
         return written
 
     def has_integer_ids(self, table: str) -> bool:
@@ -254,37 +291,34 @@ class RowUpdater:
 
     def roll_back(self, sequence: int) -> int:
         """Make an earlier, or again a later, update active; see `roll_back_rows`."""
-        if sequence and sequence not in self._updates.sequences():
-            there = ", ".join(map(str, self._updates.sequences()[-20:])) or "none"
+        with self._unforgotten():
+            self._check_is_there(sequence)
+            with self._updates.locked():
+                before = self._records.row_sequence(self._name, self.version)
+                self._updates.chain(sequence)
+                self._records.write_row_sequence(self._name, self.version, sequence)
+        return before
+
+    def _check_is_there(self, sequence: int) -> None:
+        there = self._updates.sequences()
+        if sequence and sequence not in there:
             raise NotFoundError(
                 f"the model `{self._name}` version {self.version} has no row update {sequence}",
-                hint=f"there are: {there}; 0 are the rows of the version itself",
+                hint=f"there are: {', '.join(map(str, there[-20:])) or 'none'}; "
+                "0 are the rows of the version itself",
             )
-        with self._updates.locked():
-            before = self._records.row_sequence(self._name, self.version)
-            self._updates.chain(sequence)
-            self._records.write_row_sequence(self._name, self.version, sequence)
-        return before
 
     def _active_manifest(self) -> UpdateManifest | None:
         active = self._records.row_sequence(self._name, self.version)
         return self._updates.manifest(active) if active else None
 
     def _with_all_before(self, tables: TableRows, sequence: int) -> tuple[TableRows, int]:
-        """Return rows with those of all updates before them, and the number of the first of these.
-
-        Ids stay in the order in which they came first: it numbers those that are new.
-        """
+        """Return rows with those of all updates before them, and the number of the first of these."""
         _, chain = self._updates.chain(sequence)
-        parts = [self._updates.read(manifest).tables for manifest in chain]
-        found: dict[str, tuple[pa.Array, npt.NDArray[np.float32]]] = {}
-        for name in dict.fromkeys(name for part in (*parts, tables) for name in part):
-            given = [part[name] for part in (*parts, tables) if name in part]
-            ids = pa.concat_arrays([each.cast(given[-1][0].type) for each, _ in given])
-            rows = np.concatenate([each for _, each in given])
-            last = {identifier: place for place, identifier in enumerate(ids.to_pylist())}
-            found[name] = pa.array(list(last), ids.type), rows[np.fromiter(last.values(), np.int64)]
-        return found, chain[0].sequence
+        rows = UpdatedRows.of(self._artifact)
+        for manifests in in_batches(chain):
+            rows = rows.apply([self._updates.read(manifest) for manifest in manifests])
+        return rows.as_one_update(tables), chain[0].sequence
 
     def _checked(
         self, name: str, ids: IdValues, rows: npt.NDArray[Any]

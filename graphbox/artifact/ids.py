@@ -123,6 +123,10 @@ class Ids:
         """Return all ids as an Arrow array of type large_string or int64."""
         return self._values
 
+    def take_arrow(self, indices: npt.NDArray[np.int64]) -> pa.Array:
+        """Return the ids at ascending ``indices`` as an Arrow array of type large_string or int64."""
+        return self._values.take(pa.array(indices))
+
     def find(self, value: Id) -> int | None:
         """Return the index of one id, or None.
 
@@ -205,7 +209,8 @@ class Ids:
                     f"expected ids of type {self.kind}, received {type(value).__name__} {_shown(value)}",
                     where=f"id {position}",
                 )
-        asked = pa.array([each if _can_be_id(each) else None for each in ids], self._values.type)
+        kind = pa.large_string() if self.kind == "string" else pa.int64()
+        asked = pa.array([each if _can_be_id(each) else None for each in ids], kind)
         return self._found_buffers(id_buffers(asked), valid_rows(asked))
 
     def suggest(self, value: Id) -> str | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphbox.artifact.array_bundle import Arrays
-from graphbox.artifact.copies import DAMAGED_HINT, Copies, copies_in_use
+from graphbox.artifact.copies import DAMAGED_HINT, Copies, PrivateCopies, copies_in_use
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import COLUMNS as LINK_COLUMNS
 from graphbox.artifact.links import NO_LINKS, Links
@@ -124,7 +124,9 @@ class Artifact:
                     hint=DAMAGED_HINT,
                 )
             if verify:
-                verified.append(copies.verify(file, record))
+                # Serving reads nothing of the network: a copy that others share would be memory for nothing.
+                of_network = manifest.network is not None and name.startswith(f"{manifest.network}/")
+                verified.append((PrivateCopies() if of_network else copies).verify(file, record))
         artifact = cls(folder, manifest, copies)
         artifact._verified = verified
         return artifact

@@ -13,7 +13,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,14 +25,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from graphbox.artifact.arrays import private_array, write_array
 from graphbox.artifact.copies import sha256_of
 from graphbox.artifact.manifest import MANIFEST_FILE, FileRecord, Name, Record, RelativePath, first_problem
 from graphbox.artifact.reader import read_parquet, regular_file
 from graphbox.durable import NO_ROOM, flush_to_disk, replace_durably
-from graphbox.errors import ConflictError, DoesNotFitError, FormatError
+from graphbox.errors import (
+    ConflictError,
+    DoesNotFitError,
+    FormatError,
+    GraphboxError,
+    NotFoundError,
+    UsageError,
+)
 
 __all__ = [
     "UPDATES_FOLDER",
@@ -40,6 +48,7 @@ __all__ = [
     "UpdatesFolder",
     "UpdatesWriter",
     "VersionPoint",
+    "in_batches",
 ]
 
 UPDATES_FOLDER: Final = "updates"
@@ -50,6 +59,10 @@ _SEQUENCE = re.compile(r"[1-9][0-9]{0,8}")
 _LOCK_FILE: Final = ".lock"
 _PARTIAL_SUFFIX: Final = ".partial"
 _LARGEST_MANIFEST_BYTES: Final = 1 << 20
+_BATCH_BYTES: Final = 64 << 20
+_LOCK_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.01
+_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _IDS_FILE, _ROWS_FILE = "ids.parquet", "rows.npy"
 
 TableRows = Mapping[str, tuple[pa.Array, npt.NDArray[np.float32]]]
@@ -107,12 +120,24 @@ class UpdateManifest(Record):
     @property
     def created(self) -> datetime:
         """When it was written."""
-        return datetime.strptime(self.created_at, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        return datetime.strptime(self.created_at, _TIME).replace(tzinfo=UTC)
 
     @property
     def num_rows(self) -> int:
         """Rows of all tables."""
         return sum(table.rows for table in self.tables.values())
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the rows of all tables."""
+        return sum(4 * table.rows * table.dim for table in self.tables.values())
+
+    @field_validator("created_at")
+    @classmethod
+    def _check_time(cls, text: str) -> str:
+        """Refuse digits that are no time, such as those of a 13th month."""
+        datetime.strptime(text, _TIME)
+        return text
 
     def computed_digest(self) -> str:
         """Return the sha256 of this manifest without its ``digest`` field."""
@@ -258,23 +283,70 @@ class UpdatesWriter(UpdatesFolder):
     """
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, timeout_s: float = _LOCK_TIMEOUT_S) -> Iterator[None]:
         """Hold the lock of all writers; leftovers of killed writers are removed.
 
+        Args:
+            timeout_s: longest time to wait for another writer, which may be stopped.
+
         Raises:
-            OSError: the folder cannot be written to.
+            ConflictError: another writer holds it for longer.
+            NotFoundError: the version is gone.
+            DoesNotFitError: the disk is full.
+            UsageError: the folder cannot be written to.
         """
-        self.path.mkdir(exist_ok=True)
-        descriptor = os.open(
-            self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self.path.mkdir(exist_ok=True)
+            descriptor = os.open(
+                self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+        except OSError as error:
+            raise self._not_written(error) from error
+        try:
+            self._wait_for(descriptor, timeout_s)
             for leftover in self.path.glob(f".*{_PARTIAL_SUFFIX}"):
                 shutil.rmtree(leftover, ignore_errors=True)
             yield
         finally:
             os.close(descriptor)
+
+    def _wait_for(self, descriptor: int, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ConflictError(
+                        f"the row updates of this model version are in use by another writer; waited "
+                        f"{timeout_s:g} s for it",
+                        where=str(self.path / _LOCK_FILE),
+                        hint="wait until it has finished, or continue or end it if it is stopped, then try "
+                        "again",
+                    ) from None
+                time.sleep(_POLL_S)
+            else:
+                return
+
+    def _not_written(self, error: OSError) -> GraphboxError:
+        reason = error.strerror or str(error)
+        if error.errno in NO_ROOM:
+            return DoesNotFitError(
+                f"there is no room to write the row update: {reason}",
+                where=str(self.path),
+                hint="free some space, or remove old versions with `graphbox models rm`",
+            )
+        if isinstance(error, FileNotFoundError):
+            return NotFoundError(
+                f"expected the folder of a model version, found none: {reason}",
+                where=str(self.path.parent),
+                hint="the version was removed: `graphbox models list` lists those that are there",
+            )
+        return UsageError(
+            f"expected a folder of row updates that can be written to, received: {reason}",
+            where=str(error.filename or self.path),
+            hint="check its permissions, and that it is a folder",
+        )
 
     def write(
         self, tables: TableRows, parent: VersionPoint, depth: int, sequence: int | None = None
@@ -289,7 +361,9 @@ class UpdatesWriter(UpdatesFolder):
 
         Raises:
             ConflictError: ``sequence`` is not the next number.
+            NotFoundError: the version is gone.
             DoesNotFitError: the disk is full; nothing is left behind.
+            UsageError: the folder cannot be written to.
         """
         expected = self.newest() + 1
         if sequence is not None and sequence != expected:
@@ -297,24 +371,23 @@ class UpdatesWriter(UpdatesFolder):
                 f"expected row update {expected}, the next one, received {sequence}",
                 hint="read the updates that are there, and write the next one",
             )
-        partial = self.path / f".{expected}-{secrets.token_hex(8)}{_PARTIAL_SUFFIX}"
+        partial = self._partial(expected)
         try:
             return self._write(partial, tables, parent, depth, expected)
         except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise DoesNotFitError(
-                f"there is no room to write the row update: {error.strerror}",
-                where=str(self.path),
-                hint="free some space, or remove old versions with `graphbox models rm`",
-            ) from error
+            raise self._not_written(error) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+    def _partial(self, sequence: int) -> Path:
+        """Return a new path for an update that is not complete, or not any more."""
+        return self.path / f".{sequence}-{secrets.token_hex(8)}{_PARTIAL_SUFFIX}"
 
     def _write(
         self, partial: Path, tables: TableRows, parent: VersionPoint, depth: int, sequence: int
     ) -> UpdateManifest:
         files: dict[str, FileRecord] = {}
+        partial.mkdir()  # not with its parents: a version that was removed meanwhile must not come back
         for name, (ids, rows) in tables.items():
             folder = partial / "tables" / name
             folder.mkdir(parents=True)
@@ -343,15 +416,52 @@ class UpdatesWriter(UpdatesFolder):
             for each in names:
                 flush_to_disk(Path(folder_name) / each)
             flush_to_disk(Path(folder_name))
+        if not self.newest():
+            flush_to_disk(self.path.parent)  # the folder of updates itself is new
         replace_durably(partial, self.path / str(sequence))
         return manifest
 
+    def remove(self, sequence: int) -> None:
+        """Remove an update in one step; the next writer removes what a killed process leaves of it.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
+        aside = self._partial(sequence)
+        (self.path / str(sequence)).rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
     def remove_before(self, sequence: int) -> None:
-        """Remove the updates with lower numbers, newest first, so that those left are whole chains."""
-        for each in reversed(self.sequences()):
-            if each < sequence:
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(self.path / str(each))
+        """Remove the updates with lower numbers, newest first, so that those left are whole chains.
+
+        One that cannot be removed stays, with those before it, until the next call.
+        """
+        with suppress(OSError):  # the update that takes their place is active: it was written
+            for each in reversed(self.sequences()):
+                if each < sequence:
+                    self.remove(each)
+
+
+def in_batches(
+    chain: Sequence[UpdateManifest], most_bytes: int = _BATCH_BYTES
+) -> Iterator[list[UpdateManifest]]:
+    """Yield updates in their order, as many at a time as may be in memory together.
+
+    Args:
+        chain: the updates.
+        most_bytes: bytes of the files of a batch; a larger update is a batch of its own.
+    """
+    batch: list[UpdateManifest] = []
+    batch_bytes = 0
+    for manifest in chain:
+        update_bytes = sum(record.bytes for record in manifest.files.values())
+        if batch and batch_bytes + update_bytes > most_bytes:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(manifest)
+        batch_bytes += update_bytes
+    if batch:
+        yield batch
 
 
 def _read_table(

@@ -20,7 +20,7 @@ from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import Manifest
 from graphbox.artifact.preprocess import FieldsForm, LookupForm, Preprocess, TriplesForm
 from graphbox.artifact.reader import Artifact
-from graphbox.artifact.row_updates import RowUpdate, UpdateManifest, VersionPoint
+from graphbox.artifact.row_updates import RowUpdate, TableRows, UpdateManifest, VersionPoint
 from graphbox.artifact.rows import RowTable
 from graphbox.errors import DoesNotFitError, FormatError, InvalidRequestError, UnsupportedError
 from graphbox.id_index import build_index, find_ids
@@ -89,6 +89,13 @@ class UpdatedIds(Ids):
     def to_arrow(self) -> pa.Array:
         """Return all ids as an Arrow array of type large_string or int64."""
         return pa.concat_arrays([self._base.to_arrow(), self._added.to_arrow()])
+
+    def take_arrow(self, indices: Int64) -> pa.Array:
+        """Return the ids at ascending ``indices``; see `Ids.take_arrow`."""
+        first = len(self._base)
+        split = int(np.searchsorted(indices, first))
+        added = self._added.take_arrow(indices[split:] - first)
+        return pa.concat_arrays([self._base.take_arrow(indices[:split]), added])
 
     def suggest(self, value: Id) -> str | None:
         """Return ``did you mean `x`?`` for the closest id, or None when nothing is close."""
@@ -339,7 +346,7 @@ class UpdatedRows:
                     where=str(self.base.path),
                 )
             try:
-                merger.add(update)
+                merger.add(update.tables)
             except (FormatError, UnsupportedError) as error:
                 number = update.manifest.sequence
                 raise FormatError(
@@ -349,13 +356,45 @@ class UpdatedRows:
         tables = merger.tables()
         applied = sum(update.manifest.num_rows for update in updates)
         found = UpdatedRows(self.base, point, updates[-1].manifest, tables, merger.ids, applied)
-        if max_bytes is not None and found.nbytes > max_bytes:
+        if max_bytes is not None:
+            self.check_size(point.sequence, found.nbytes, max_bytes)
+        return found
+
+    def check_size(self, sequence: int, row_bytes: int, max_bytes: int) -> None:
+        """Refuse an update with which there are too many bytes of changed rows.
+
+        Args:
+            sequence: number of the update.
+            row_bytes: bytes of changed and added rows, at least.
+            max_bytes: most of them.
+
+        Raises:
+            DoesNotFitError: they are more.
+        """
+        if row_bytes > max_bytes:
             raise DoesNotFitError(
-                f"expected changed rows of at most {max_bytes} bytes, row update {point.sequence} makes them "
-                f"{found.nbytes}",
+                f"expected changed rows of at most {max_bytes} bytes, row update {sequence} makes them "
+                f"{row_bytes}",
                 where=str(self.base.path),
                 hint="export a new version of the model, or serve with a higher --max-updated-bytes",
             )
+
+    def as_one_update(self, later: TableRows) -> TableRows:
+        """Return all changed rows, and later ones, as those of one update that follows the version itself.
+
+        Ids are in the order of their nodes, so that those that are added keep their numbers.
+
+        Raises:
+            FormatError: the later rows do not fit the model version.
+            UnsupportedError: they add ids of a node type that cannot have new ones.
+        """
+        merger = _Merger(self)
+        merger.add(later)
+        found: dict[str, tuple[pa.Array, Float32]] = {}
+        for name, table in merger.tables().items():
+            order = np.argsort(table.changed.nodes)
+            ids = table.ids.take_arrow(table.changed.nodes[order])
+            found[name] = ids, table.changed.rows[order]
         return found
 
 
@@ -370,8 +409,8 @@ class _Merger:
         self._rows: dict[str, list[Float32]] = {}
         self.ids: dict[str, UpdatedIds] = dict(start.ids)
 
-    def add(self, update: RowUpdate) -> None:
-        """Take the rows of an update.
+    def add(self, tables: TableRows) -> None:
+        """Take the rows of an update by table.
 
         Raises:
             FormatError: they do not fit the model version, or an id occurs twice in a table.
@@ -379,7 +418,7 @@ class _Merger:
         """
         added: dict[str, pa.Array] = {}
         covered: dict[str, set[str]] = {}
-        for name, (ids, rows) in update.tables.items():
+        for name, (ids, rows) in tables.items():
             spec = self._manifest.tables.get(name)
             if spec is None or rows.shape[1] != spec.dim:
                 raise FormatError(

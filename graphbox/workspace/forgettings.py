@@ -21,7 +21,7 @@ from graphbox.durable import flush_to_disk
 from graphbox.errors import ConflictError, FormatError
 from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size
-from graphbox.workspace.locks import is_held, writer_lock
+from graphbox.workspace.locks import cannot_lock, is_held, writer_lock
 from graphbox.workspace.records import ModelRecord
 from graphbox.workspace.redaction import Redactor
 from graphbox.workspace.row_sequences import forget_row_sequence
@@ -75,11 +75,17 @@ class Forgettings(Store):
 
         Raises:
             ConflictError: nodes are being forgotten for longer than ``timeout_s``.
+            DoesNotFitError: the disk is full.
+            UsageError: the folder cannot be written.
         """
         path = self._lock_path("forgetting")
-        path.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + timeout_s
-        with path.open("ab") as file:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+        except OSError as error:
+            raise cannot_lock(path, "forgetting of nodes", error) from None
+        with file:
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -134,7 +140,7 @@ class Forgettings(Store):
             (self.root / _FOLDER).rmdir()
 
     def redact_records(self, redactor: Redactor) -> int:
-        """Redact reports, errors and history in the database; return how many ids were replaced.
+        """Redact reports, errors, history and audit log in the database; return how many ids were replaced.
 
         What was removed from a database of SQLite is gone from its file afterwards.
         """
@@ -144,6 +150,7 @@ class Forgettings(Store):
                 (tables.runs, ("id",), ("error", "report")),
                 (tables.stages, ("run_id", "name"), ("outputs",)),
                 (tables.events, ("id",), ("detail",)),
+                (tables.audit, ("id",), ("detail", "message")),
             ):
                 for row in connection.execute(select(table)).mappings().all():
                     changed: dict[str, Any] = {}
@@ -163,17 +170,19 @@ class Forgettings(Store):
     def replace_version(self, record: ModelRecord, rewritten: Path) -> None:
         """Put a rewritten model version into the place of the one it was written from, and remove that.
 
-        Running servers of this workspace open the new one. Its row updates are removed with the old one.
+        Running servers of this workspace open the new one. Its row updates are removed with the old one: none
+        is active any more before their files are gone. A process that is killed in between leaves the old
+        version, whose updates still tell that it has to be replaced.
         """
-        exchange_folders(record.path, rewritten)
-        shutil.rmtree(rewritten)
         key = (tables.models.c.name == record.name) & (tables.models.c.version == record.version)
         with self._database.write() as connection:
-            size = {"size_bytes": folder_size(record.path)}
+            size = {"size_bytes": folder_size(rewritten)}
             connection.execute(update(tables.models).where(key).values(**size))
             if forget_row_sequence(connection, record.name, record.version):
                 next_change(connection)
             self._add_event(connection, "model", record.name, "rewritten", {"version": record.version})
+        exchange_folders(record.path, rewritten)
+        shutil.rmtree(rewritten)
 
 
 def exchange_folders(first: Path, second: Path) -> None:

@@ -61,12 +61,12 @@ class WriterLock:
                 hint=self._hint,
             ) from None
         except OSError as error:
-            raise self._cannot_lock(error) from None
+            raise cannot_lock(self._path, self._what, error) from None
         try:
             _write_holder(self._path, self._note)
         except OSError as error:
             self._lock.release()
-            raise self._cannot_lock(error) from None
+            raise cannot_lock(self._path, self._what, error) from None
 
     def release(self) -> None:
         """Free the lock."""
@@ -74,12 +74,20 @@ class WriterLock:
             _holder_path(self._path).unlink(missing_ok=True)
             self._lock.release()
 
-    def _cannot_lock(self, error: OSError) -> GraphboxError:
-        message = f"the {self._what} cannot be locked: {error.strerror}"
-        if error.errno in NO_ROOM:
-            return DoesNotFitError(message, where=str(self._path), hint="free space on that disk")
-        hint = "check the folder's permissions, or name another workspace with -C"
-        return UsageError(message, where=str(self._path), hint=hint)
+
+def cannot_lock(path: Path, what: str, error: OSError) -> GraphboxError:
+    """Return the error of a lock file that cannot be made or written.
+
+    Args:
+        path: the lock file.
+        what: see `WriterLock`.
+        error: of the system.
+    """
+    message = f"the {what} cannot be locked: {error.strerror}"
+    if error.errno in NO_ROOM:
+        return DoesNotFitError(message, where=str(path), hint="free space on that disk")
+    hint = "check the folder's permissions, or name another workspace with -C"
+    return UsageError(message, where=str(path), hint=hint)
 
 
 @contextmanager

@@ -230,11 +230,13 @@ class Models(Store):
         for record in versions:
             if record.version == version or (version is None and record.active):
                 return record
-        numbers = ", ".join(str(record.version) for record in versions)
-        raise NotFoundError(
+        raise self._no_version(name, version, [record.version for record in versions])
+
+    def _no_version(self, name: str, version: int | None, versions: Iterable[int]) -> NotFoundError:
+        return NotFoundError(
             f"the model `{name}` has no version {version}",
             where=str(self.root),
-            hint=f"its versions: {numbers}",
+            hint=f"its versions: {', '.join(map(str, versions)) or 'none'}",
         )
 
     def _model_path(self, name: str, version: int) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from graphbox.errors import UsageError
 from graphbox.workspace import tables
@@ -127,21 +127,31 @@ class Versions(Models):
 
     def _set_share(self, name: str, role: Role, version: int, percent: float, tolerance: float) -> int:
         """Write a share and return the number of the request."""
-        record = self.model(name, version)
-        if record.active:
+        self.model(name, version)  # raises where it, or its folder, is not there
+        with self._database.write() as connection:
+            self._check_beside_active(connection, name, role, version)
+            change = next_change(connection)
+            write_share(connection, name, role, version, percent, tolerance, change)
+            self._add_event(connection, "model", name, role, {"version": version, "percent": percent})
+        return change
+
+    def _check_beside_active(self, connection: Connection, name: str, role: Role, version: int) -> None:
+        """Refuse a version that cannot be a canary or a shadow; the connection has the write lock."""
+        table = tables.models
+        query = select(table.c.version, table.c.kind, table.c.active).where(table.c.name == name)
+        rows = {row.version: row for row in connection.execute(query)}
+        if version not in rows:  # removed meanwhile
+            raise self._no_version(name, version, rows)
+        if rows[version].active:
             raise UsageError(
                 f"expected a version beside the active one, received version {version}, which is active",
                 where=f"{role} of {name}",
                 hint=f"`graphbox models list` lists the versions of `{name}`",
             )
-        kind = self._find_model(name, None).kind
-        if record.kind != kind:
+        kind = rows[version].kind
+        active_kind = next((row.kind for row in rows.values() if row.active), kind)
+        if kind != active_kind:
             raise UsageError(
-                f"expected a version of the kind {kind}, as the active one, received one of {record.kind}",
+                f"expected a version of the kind {active_kind}, as the active one, received one of {kind}",
                 where=f"{role} of {name}",
             )
-        with self._database.write() as connection:
-            change = next_change(connection)
-            write_share(connection, name, role, version, percent, tolerance, change)
-            self._add_event(connection, "model", name, role, {"version": version, "percent": percent})
-        return change

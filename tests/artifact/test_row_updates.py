@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,19 @@ from graphbox.artifact.row_updates import (
     UpdatesFolder,
     UpdatesWriter,
     VersionPoint,
+    in_batches,
 )
 from graphbox.artifact.updated_rows import UpdatedRows
-from graphbox.errors import ConflictError, DoesNotFitError, FormatError, InvalidRequestError, NotFoundError
+from graphbox.errors import (
+    ConflictError,
+    DoesNotFitError,
+    FormatError,
+    InvalidRequestError,
+    NotFoundError,
+    UsageError,
+)
 from graphbox.rows import StoredRows
+from tests.artifact.long_chain import write_manifest
 from tests.artifact.lookup_model import CODECS, DIM, ITEMS, USERS, write_lookup
 
 Float32 = npt.NDArray[np.float32]
@@ -137,6 +147,37 @@ def test_updates_applied_at_once_are_those_applied_one_by_one(artifact: Artifact
     )
     assert at_once.artifact.table("item") is artifact.table("item")
     assert at_once.artifact.ids("item") is artifact.ids("item")
+    in_two = rows.apply(updates[:2]).apply(updates[2:])
+    assert list(in_two.artifact.ids("user")) == list(at_once.artifact.ids("user"))
+    np.testing.assert_array_equal(
+        in_two.artifact.table("user").block(0, 70_010), at_once.artifact.table("user").block(0, 70_010)
+    )
+
+
+def test_updates_as_one_are_those_applied_in_turn(artifact: Artifact) -> None:
+    """Added ids keep their numbers, whatever the order in which rows were changed."""
+    rows = UpdatedRows.of(artifact)
+    for tag, ids in enumerate((["b", "a"], [USERS[9], "a"], ["c", "b", USERS[2]]), 1):
+        rows = rows.apply([update_of(rows, user=(ids, np.full((len(ids), DIM), tag, np.float32)))])
+    later = {"user": (pa.array(["d", "a"], pa.large_string()), np.full((2, DIM), 9, np.float32))}
+    (ids, values) = rows.as_one_update(later)["user"]
+    assert ids.to_pylist() == [USERS[2], USERS[9], "b", "a", "c", "d"]
+    assert values[:, 0].tolist() == [3, 2, 3, 9, 3, 9]
+
+
+def test_batches_of_a_chain(copied: Artifact) -> None:
+    writer = UpdatesWriter(copied.path, copied.manifest.digest)
+    points, chain = [writer.root], []
+    for tag in range(5):
+        chain.append(write(writer, points[-1], tag))
+        points.append(chain[-1].point)
+    size = max(sum(file.bytes for file in each.files.values()) for each in chain)
+    for most, expected in ((1, [1] * 5), (2 * size, [2, 2, 1]), (5 * size, [5])):
+        batches = list(in_batches(chain, most))
+        assert [len(each) for each in batches] == expected
+        assert [each for batch in batches for each in batch] == chain
+    assert list(in_batches([])) == []
+    assert chain[0].row_bytes == 4 * len(ITEMS) * DIM
 
 
 def test_default_row_of_unknown_ids(artifact: Artifact) -> None:
@@ -165,6 +206,24 @@ def test_ids_of_an_updated_version(artifact: Artifact) -> None:
         ids.index(["user nww"])
     with pytest.raises(InvalidRequestError, match="received"):
         ids.take([len(ids)])
+    asked = np.array([0, 4, len(USERS), len(USERS) + 1])
+    assert ids.take_arrow(asked).to_pylist() == [USERS[0], USERS[4], "user", "user new"]
+
+
+def test_values_that_can_be_no_id_of_an_updated_version(artifact: Artifact) -> None:
+    rows = UpdatedRows.of(artifact)
+    one = np.ones((1, DIM), np.float32)
+    updated = rows.apply([update_of(rows, user=(["new"], one), item=([99], one))]).artifact
+    items, users = updated.ids("item"), updated.ids("user")
+    beyond = 9_999_999_999_999_999_999
+    assert items.index([beyond, 99, 7], missing=-1).tolist() == [-1, len(ITEMS), 2]
+    assert items.find(items.from_text(str(beyond))) is None
+    assert items.index([np.int64(99), np.int64(-4)]).tolist() == [len(ITEMS), 0]  # type: ignore[list-item]
+    assert users.index(["\ud800", "new"], missing=-1).tolist() == [-1, len(USERS)]
+    with pytest.raises(NotFoundError, match=str(beyond)):
+        items.index([beyond])
+    with pytest.raises(InvalidRequestError, match="ids of type string, received int 3"):
+        users.index(["new", 3])
 
 
 def test_what_does_not_fit_changes_nothing(artifact: Artifact) -> None:
@@ -265,6 +324,55 @@ def test_damaged_manifest(copied: Artifact, old: bytes, new: bytes, message: str
     manifest.write_bytes(manifest.read_bytes().replace(old, new, 1))
     with pytest.raises(FormatError, match=message):
         writer.chain(1)
+
+
+@pytest.mark.parametrize("time", ["2026-13-45T99:99:99.999Z", "2026-02-30T00:00:00.000Z"])
+def test_time_that_there_is_not(copied: Artifact, time: str) -> None:
+    """Its digits and its digest are as they should be."""
+    writer = UpdatesWriter(copied.path, copied.manifest.digest)
+    manifest = write(writer, writer.root, 1).model_copy(update={"created_at": time})
+    write_manifest(writer.path / "1", manifest)
+    with pytest.raises(FormatError, match="created_at"):
+        writer.manifest(1)
+
+
+def test_a_writer_that_does_not_finish_is_waited_for_a_limited_time(copied: Artifact) -> None:
+    writer = UpdatesWriter(copied.path, copied.manifest.digest)
+    write(writer, writer.root, 1)
+    with (writer.path / ".lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ConflictError, match=r"another writer; waited 0\.1 s"):
+            writer.locked(0.1).__enter__()
+    with writer.locked(0.1):
+        pass
+
+
+def test_folders_that_cannot_be_written_to(copied: Artifact, tmp_path: Path) -> None:
+    gone = UpdatesWriter(tmp_path / "gone", copied.manifest.digest)
+    with pytest.raises(NotFoundError, match="expected the folder of a model version, found none") as caught:
+        gone.locked().__enter__()
+    assert caught.value.where == str(tmp_path / "gone")
+    writer = UpdatesWriter(copied.path, copied.manifest.digest)
+    writer.path.write_text("")
+    with pytest.raises(UsageError, match="a folder of row updates that can be written to") as refused:
+        writer.locked().__enter__()
+    assert refused.value.where == str(writer.path)
+    writer.path.unlink()
+    values = {"item": (pa.array(ITEMS), np.ones((len(ITEMS), DIM), np.float32))}
+    with writer.locked():
+        shutil.rmtree(copied.path)
+        with pytest.raises(NotFoundError, match="expected the folder of a model version"):
+            writer.write(values, writer.root, 1)
+
+
+def test_removed_updates_leave_nothing(copied: Artifact) -> None:
+    writer = UpdatesWriter(copied.path, copied.manifest.digest)
+    point = writer.root
+    for tag in range(4):
+        point = write(writer, point, tag).point
+    writer.remove(4)
+    writer.remove_before(3)
+    assert sorted(each.name for each in writer.path.iterdir()) == [".lock", "3"]
 
 
 @pytest.mark.parametrize("damage", ["byte", "shorter", "gone", "link", "NaN", "dtype"])

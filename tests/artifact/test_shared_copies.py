@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.artifact import Artifact, PaddedBlockForm
+from graphbox.artifact import Artifact, ArtifactWriter, LookupForm, PaddedBlockForm, TargetSpec
 from graphbox.artifact.manifest import FileRecord
 from graphbox.artifact.shared_copies import SharedCopies
 from graphbox.copy_file import create_copy, grant, is_complete, is_used, open_for_writing
@@ -90,6 +90,28 @@ def test_shared_versions_equal_private_ones(tmp_path: Path, registry: CopyRegist
     assert before, "arrays are copied while they are verified"
     assert len(registry) == before + 3, "ids, starts of lists and links, once for both"
     assert sorted(each.name for each in private.path.rglob("*")) == files
+
+
+def test_networks_are_verified_and_not_kept(tmp_path: Path, registry: CopyRegistry) -> None:
+    """Serving reads nothing of them: they are for training, and as large as the rows."""
+
+    def write_network(folder: Path) -> None:
+        np.save(folder / "rows.package.npy", np.ones((1000, 64), np.float32))
+
+    with ArtifactWriter(tmp_path / "1") as writer:
+        writer.add_ids("package", ["a", "b"])
+        writer.add_table("package", "package", np.eye(2, 4, dtype=np.float32))
+        writer.set_preprocess(LookupForm(node_type="package", tables={"package": "package"}))
+        writer.set_network(write_network)
+        targets = {"package": TargetSpec(table="package", score="cosine")}
+        private = writer.commit(name="a", version=1, kind="embedding", task=None, dim=4, targets=targets)
+    file, record = file_of(private, "network/rows.package.npy")
+    opened = Artifact.open(private.path, copies=shared(registry))
+    assert len(registry) == 1, "the rows of the table"
+    assert len(opened.table("package")) == 2
+    file.write_bytes(file.read_bytes()[:-1] + b"\x11")
+    with pytest.raises(FormatError, match=f"expected the sha256 {record.sha256}"):
+        Artifact.open(private.path, copies=shared(registry))
 
 
 def test_integer_ids_without_links(tmp_path: Path, registry: CopyRegistry) -> None:

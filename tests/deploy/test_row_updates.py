@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ import pyarrow as pa
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.artifact.row_updates import RowUpdate, UpdatesFolder
+from graphbox.artifact.forgetting import nodes_held, write_without
+from graphbox.artifact.row_updates import UPDATES_FOLDER, RowUpdate, UpdatesFolder
 from graphbox.artifact.updated_rows import UpdatedRows
 from graphbox.deploy import (
     DeployedClick,
@@ -34,10 +38,13 @@ from graphbox.errors import (
     DataError,
     FormatError,
     NotFoundError,
+    TimeLimitError,
     UnsupportedError,
     UsageError,
 )
 from graphbox.workspace import Workspace
+from tests.artifact.long_chain import ROWS, UPDATES, peak_is_bounded, write_chain
+from tests.artifact.long_chain import write_items as write_long
 from tests.artifact.lookup_model import DIM, ITEMS, write_lookup
 from tests.deploy.form_models import write_click, write_knowledge_graph, write_padded_block, write_tensors
 from tests.deploy.nearest_models import DIM as NEAREST_DIM
@@ -303,6 +310,81 @@ def test_long_chains_begin_anew(workspace: Workspace) -> None:
     updater.roll_back(18)
     artifact = rows_of(workspace, "rows").artifact
     assert artifact.table("user").rows(artifact.ids("user").index(["user 7"]))[0, 0] == 18
+
+
+def test_memory_of_a_writer_that_begins_anew_is_bounded(tmp_path: Path) -> None:
+    workspace = workspace_with(tmp_path / "work", "rows", write_long)
+    write_chain(Artifact.open(workspace.model("rows").path))
+    workspace.serving_records().write_row_sequence("rows", 1, UPDATES)
+    updater = RowUpdater(workspace, "rows", longest_chain=UPDATES)
+    with peak_is_bounded():
+        written = updater.write({"item": ([5, ROWS + 3], np.full((2, 64), -1.0))})
+    assert (written.parent.sequence, written.depth, written.num_rows) == (0, 1, ROWS + 1)
+    rows = rows_of(workspace, "rows").artifact.table("item").rows([4, 5, 6, ROWS])
+    assert rows[:, 0].tolist() == [4, -1, 6, -1]
+
+
+def test_locked_database_leaves_no_update_behind(tmp_path: Path) -> None:
+    workspace_with(tmp_path / "work", "rows", write_rows).close()
+    workspace = Workspace(tmp_path / "work", busy_timeout_s=0.1)
+    updater = RowUpdater(workspace, "rows")
+    rows = np.ones((len(ITEMS), DIM))
+    assert updater.write({"item": (ITEMS, rows)}, sequence=1).sequence == 1
+    with closing(sqlite3.connect(workspace.root / "graphbox.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TimeLimitError, match="locked by another process"):
+            updater.write({"item": (ITEMS, 2 * rows)}, sequence=2)
+        other.execute("ROLLBACK")
+    folder = workspace.model("rows").path / UPDATES_FOLDER
+    assert sorted(each.name for each in folder.iterdir()) == [".lock", "1"]
+    assert updater.write({"item": (ITEMS, 3 * rows)}, sequence=2).parent.sequence == 1
+
+
+def test_updates_wait_for_a_forgetting_and_follow_the_version_that_it_wrote(workspace: Workspace) -> None:
+    updater = RowUpdater(workspace, "rows")
+    updater.write({"item": (ITEMS, np.ones((len(ITEMS), DIM)))})
+    record = workspace.model("rows")
+    written: list[Any] = []
+    writing = threading.Thread(
+        target=lambda: written.append(updater.write({"item": (ITEMS[1:], np.full((3, DIM), 2.0))}))
+    )
+    with workspace.forgetting_lock():
+        writing.start()
+        writing.join(0.5)
+        assert writing.is_alive()
+        assert not written
+        artifact, beside = Artifact.open(record.path), record.path.with_name("rewritten")
+        write_without(artifact, nodes_held(artifact, {"item": pa.array(["-4"], pa.large_string())}), beside)
+        workspace.replace_version(record, beside)
+    writing.join(30)
+    (update,) = written
+    assert update.sequence == 1
+    assert update.parent.digest == Artifact.open(record.path).manifest.digest != artifact.manifest.digest
+    table = rows_of(workspace, "rows").artifact.table("item")
+    assert table.rows(np.arange(3))[:, 0].tolist() == [2, 2, 2]
+    assert updater.roll_back(0) == 1
+
+
+def test_roll_back_waits_for_a_forgetting(workspace: Workspace) -> None:
+    updater = RowUpdater(workspace, "rows")
+    updater.write({"item": (ITEMS, np.ones((len(ITEMS), DIM)))})
+    rolling = threading.Thread(target=lambda: updater.roll_back(0))
+    with workspace.forgetting_lock():
+        rolling.start()
+        rolling.join(0.3)
+        assert workspace.serving_records().row_sequence("rows", 1) == 1
+    rolling.join(30)
+    assert workspace.serving_records().row_sequence("rows", 1) == 0
+
+
+def test_version_that_was_removed_meanwhile(workspace: Workspace) -> None:
+    updater = RowUpdater(workspace, "rows")
+    shutil.rmtree(workspace.model("rows").path)
+    with pytest.raises(NotFoundError, match="version 1 of the model `rows`") as caught:
+        updater.write({"item": (ITEMS, np.ones((len(ITEMS), DIM)))})
+    assert caught.value.hint is not None
+    with pytest.raises(NotFoundError):
+        updater.roll_back(0)
 
 
 def test_writers_at_once_take_turns(workspace: Workspace) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import create_engine, text
 
+from graphbox.artifact.row_updates import UPDATES_FOLDER
+from graphbox.deploy.row_updates import list_row_updates, update_rows
 from graphbox.errors import ConflictError
 from graphbox.workspace import Workspace
+from graphbox.workspace.audit import AuditRequest
 from graphbox.workspace.forgettings import Forgetting, exchange_folders
 from graphbox.workspace.redaction import Redactor
+from tests.server.sample_models import DIM, add_model, write_vectors
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,58 @@ def test_records_and_what_the_database_has_deleted(tmp_path: Path) -> None:
         assert b"person-0001" not in file.read_bytes()
     with create_engine(f"sqlite:///{tmp_path / 'graphbox.db'}").connect() as connection:
         assert connection.execute(text("pragma integrity_check")).scalar() == "ok"
+
+
+def test_audit_log(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        detail = {"inputs": [{"name": "id", "data": ["person-0001", "person-0002"]}], "percent": 10}
+        request = AuditRequest("boss", "::1", "update rows", "shop", 1, "request-1", detail)
+        refused = workspace.begin_audit(request)
+        workspace.end_audit(refused, "refused", "expected ids of nodes, received `person-0001`")
+        workspace.begin_audit(AuditRequest("boss", "::1", "promote", "shop", 1, "request-2"))
+        assert workspace.redact_records(Redactor(["person-0001"])) == 2
+        begun, ended = workspace.audit()
+        assert (begun.message, begun.request.detail) == (None, {})
+        assert ended.message == "expected ids of nodes, received `(forgotten)`"
+        assert ended.request.detail["inputs"][0]["data"] == ["(forgotten)", "person-0002"]
+        assert ended.request.detail["percent"] == 10
+    for file in tmp_path.glob("graphbox.db*"):
+        assert b"person-0001" not in file.read_bytes()
+
+
+def replace_killed(root: Path, rewritten: Path) -> None:
+    """Replace a version, and be killed once its folder is exchanged and before the old one is removed."""
+
+    def kill(event: str, _: object) -> None:
+        if event == "shutil.rmtree":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Workspace(root, create=False) as workspace:
+        record = workspace.model("section")
+        sys.addaudithook(kill)
+        workspace.replace_version(record, rewritten)
+
+
+def test_a_version_whose_replacement_was_killed_takes_row_updates(tmp_path: Path) -> None:
+    with Workspace(tmp_path) as workspace:
+        add_model(workspace, "section", write_vectors)
+        rows = np.ones((1, DIM), np.float32)
+        update_rows(workspace, "section", ["nginx"], rows, table="package")
+        path = workspace.model("section").path
+        rewritten = path.with_name("rewritten")
+        shutil.copytree(path, rewritten, ignore=shutil.ignore_patterns(UPDATES_FOLDER))
+        process = multiprocessing.get_context("fork").Process(
+            target=replace_killed, args=(tmp_path, rewritten)
+        )
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        assert not (path / UPDATES_FOLDER).exists(), "the folders are exchanged"
+        assert (rewritten / UPDATES_FOLDER).exists()
+        assert workspace.serving_records().row_sequence("section", 1) == 0
+        update_rows(workspace, "section", ["nginx"], rows, table="package")
+        found = list_row_updates(workspace, "section")
+        assert (found.active, [each.sequence for each in found.updates]) == (1, [1])
 
 
 def test_journals(tmp_path: Path) -> None:

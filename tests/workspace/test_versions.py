@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from graphbox.errors import NotFoundError, UsageError
+from graphbox.errors import GraphboxError, NotFoundError, UsageError
 from graphbox.workspace import Workspace
 from graphbox.workspace.traffic import Canary, ModelTraffic, Shadow, ShadowOutput, ShadowSums
 from tests.server.sample_models import add_model, write_encoder, write_vectors
@@ -104,6 +107,43 @@ def test_wrong_versions_and_tolerances_change_nothing(workspace: Workspace) -> N
     with pytest.raises(NotFoundError, match="`shop`"):
         workspace.end_share("shop", "canary")
     assert workspace.traffic("companion") == ModelTraffic()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE models SET active = (version = 2)", "received version 2, which is active"),
+        ("UPDATE models SET kind = 'click' WHERE active", "kind click, as the active one"),
+        ("DELETE FROM models WHERE version = 2", "no version 2"),
+    ],
+)
+@pytest.mark.parametrize("role", ["canary", "shadow"])
+def test_a_change_at_the_same_time_is_seen(
+    workspace: Workspace, role: str, change: str, message: str
+) -> None:
+    """Another process changes the versions after a canary was asked for, and before it is written."""
+    errors: list[GraphboxError] = []
+
+    def ask() -> None:
+        try:
+            workspace.set_canary("companion", 2, 10) if role == "canary" else workspace.set_shadow(
+                "companion", 2
+            )
+        except GraphboxError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask)
+    with closing(sqlite3.connect(workspace.root / "graphbox.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        asking.start()
+        asking.join(0.5)
+        assert asking.is_alive(), "it waits for the lock"
+        other.execute(change)
+        other.execute("COMMIT")
+    asking.join(30)
+    (error,) = errors
+    assert message in error.message
+    assert workspace.traffic_of_models() == {}
 
 
 def test_sums_of_several_servers_are_added_until_the_shadow_ends(workspace: Workspace) -> None:
