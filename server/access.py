@@ -16,6 +16,7 @@ __all__ = [
     "CATEGORIES",
     "METHODS",
     "ROUTES",
+    "ROW_UPDATE_ACTION",
     "Access",
     "Category",
     "Principal",
@@ -107,6 +108,9 @@ class Route:
     access: Access
 
 
+ROW_UPDATE_ACTION = "update rows"
+"""Name in the audit log of requests whose bodies are rows."""
+
 # Whoever has no token may send a form with one, and no more.
 _MAX_OPEN_BYTES = 4 * 1024
 # Of requests that name a version, a share or a setting.
@@ -170,7 +174,7 @@ _TABLE: dict[str, Access] = {
     "DELETE /api/v1/models/{name}/canary": _managed("end canary"),
     "POST /api/v1/models/{name}/shadow": _managed("shadow"),
     "DELETE /api/v1/models/{name}/shadow": _managed("end shadow"),
-    "POST /api/v1/models/{name}/rows": _managed("update rows", max_body_bytes=None),
+    "POST /api/v1/models/{name}/rows": _managed(ROW_UPDATE_ACTION, max_body_bytes=None),
     "POST /api/v1/models/{name}/rows/rollback": _managed("roll back rows"),
     "GET /api/v1/models/{name}/updates": _read("metadata"),
     # KServe v2

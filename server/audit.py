@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from graphbox.server.access import Principal
+from graphbox.server.access import ROW_UPDATE_ACTION, Principal
 from graphbox.server.body import shorten
 from graphbox.server.http.exchange import Exchange
 from graphbox.server.tokens import LOOPBACK_NAME
@@ -21,7 +21,7 @@ __all__ = ["AuditLog", "audited_request", "client_name", "plain_detail", "plain_
 
 logger = logging.getLogger("graphbox.server.audit")
 
-# Of larger bodies, such as rows, the size alone is noted.
+# Of larger bodies, and of rows, the size alone is noted.
 _MAX_DETAIL_BYTES = 2048
 _LONGEST_VALUE = 1024
 _LONGEST_MESSAGE = 1000
@@ -73,7 +73,7 @@ def audited_request(exchange: Exchange, action: str) -> AuditRequest:
         exchange: its body is complete.
         action: of its route.
     """
-    detail = _detail(exchange)
+    detail = _detail(exchange, has_rows=action == ROW_UPDATE_ACTION)
     version = detail.pop("version", None)
     if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < 2**31:
         detail, version = ({**detail, "version": version} if version is not None else detail), None
@@ -137,11 +137,12 @@ def message_of_body(status: int, body: bytes) -> str | None:
     return message if isinstance(message, str) else None
 
 
-def _detail(exchange: Exchange) -> dict[str, Any]:
-    detail: dict[str, Any] = {"query": exchange.query.decode("latin-1")} if exchange.query else {}
+def _detail(exchange: Exchange, *, has_rows: bool) -> dict[str, Any]:
+    detail: dict[str, Any] = {"query": exchange.query.decode("latin-1")[:1024]} if exchange.query else {}
     if not exchange.body:
         return detail
-    if len(exchange.body) > _MAX_DETAIL_BYTES:
+    # Rows may be those of persons, and `graphbox forget` could not find vectors in a log.
+    if has_rows or len(exchange.body) > _MAX_DETAIL_BYTES:
         return detail | {"body_bytes": len(exchange.body)}
     try:
         body: Any = orjson.loads(bytes(exchange.body))

@@ -1,9 +1,9 @@
 """Copies that the workers of a server share: kept by the parent, granted over a socket of each worker.
 
-A request is one message, the key of a copy and the folder for a new one as JSON; the answer is a descriptor,
-or the number of the system's error. The parent reads and writes no copy, so a worker that hangs or is killed
-while it copies delays nobody else. It drops a copy that no process has open any more, see
-`graphbox.copy_file`.
+A request is one message of JSON: its number, the key of a copy and the folder for a new one. The answer has
+the number of the request and comes with a descriptor, or has the number of the system's error. The parent
+reads and writes no copy, so a worker that hangs or is killed while it copies delays nobody else. It drops a
+copy that no process has open any more, see `graphbox.copy_file`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import resource
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from graphbox.copy_file import create_copy, grant, is_used
@@ -26,7 +27,6 @@ __all__ = ["CopyClient", "CopyRegistry", "allow_copies"]
 logger = logging.getLogger("graphbox.server")
 
 _MESSAGE_BYTES = 64 * 1024
-_GRANTED = b"granted"
 _ANSWER_TIMEOUT_S = 30.0
 _SWEEP_S = 1.0
 # Of the parent, which has one for each copy.
@@ -71,18 +71,19 @@ class CopyRegistry:
         if not message:
             return False
         given = json.loads(message)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ends: there is no more to read
-            self._answer(requests, given["key"], given["folder"])
+        # It ends: there is no more to read. Or it has left many answers unread, and waits for none of them.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, BlockingIOError):
+            self._answer(requests, given["number"], given["key"], given["folder"])
         return True
 
-    def _answer(self, requests: socket.socket, key: str, folder: str | None) -> None:
+    def _answer(self, requests: socket.socket, number: int, key: str, folder: str | None) -> None:
         try:
             descriptor = self.grant(key, None if folder is None else Path(folder))
         except OSError as error:
-            requests.send(str(error.errno or 0).encode())
+            requests.send(_Answer(number, error.errno or 0).message())
             return
         try:
-            socket.send_fds(requests, [_GRANTED], [descriptor])
+            socket.send_fds(requests, [_Answer(number, None).message()], [descriptor])
         finally:
             os.close(descriptor)
 
@@ -110,12 +111,15 @@ class CopyClient:
 
     Args:
         requests: socket of messages to the parent.
+        answer_timeout_s: longest time to wait for an answer.
     """
 
-    def __init__(self, requests: socket.socket) -> None:
+    def __init__(self, requests: socket.socket, answer_timeout_s: float = _ANSWER_TIMEOUT_S) -> None:
         self._requests = requests
-        self._requests.settimeout(_ANSWER_TIMEOUT_S)
+        self._requests.settimeout(answer_timeout_s)
+        self._answer_timeout_s = answer_timeout_s
         self._lock = threading.Lock()
+        self._number = 0
 
     def grant(self, key: str, folder: Path | None) -> int:
         """Return a descriptor; see `graphbox.artifact.shared_copies.CopyOwner`.
@@ -125,28 +129,71 @@ class CopyClient:
             TimeLimitError: the parent does not answer.
             GraphboxError: the system refuses it a copy.
         """
-        request = json.dumps({"key": key, "folder": None if folder is None else str(folder)}).encode()
         try:
             with self._lock:
-                self._requests.send(request)
-                answer, descriptors, _, _ = socket.recv_fds(
-                    self._requests, _MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
-                )
+                self._number += 1
+                request = {
+                    "number": self._number,
+                    "key": key,
+                    "folder": None if folder is None else str(folder),
+                }
+                self._requests.send(json.dumps(request).encode())
+                answer, descriptors = self._receive(self._number)
         except TimeoutError as error:
-            self._requests.close()  # a late answer would be taken for that of another request
             raise TimeLimitError(
-                f"expected the parent of the workers to answer within {_ANSWER_TIMEOUT_S:g} s, got nothing"
+                f"expected the parent of the workers to answer within {self._answer_timeout_s:g} s, "
+                "received nothing",
+                hint="continue it where it is stopped, as by Ctrl-Z (`fg` or `bg`); then SIGHUP opens the "
+                "models again",
             ) from error
         except OSError as error:
             raise _parent_ended() from error
-        if not answer:
-            raise _parent_ended()
         if not descriptors:
+            reason = "no descriptor" if answer.error is None else os.strerror(answer.error)
             raise GraphboxError(
-                f"expected a copy that the workers share, received: {_reason(answer)}",
+                f"expected a copy that the workers share, received: {reason}",
                 hint="raise the limit on open files (ulimit -n), or free memory or disk space",
             )
         return descriptors[0]
+
+    def _receive(self, number: int) -> tuple[_Answer, list[int]]:
+        """Return the answer to a request, and its descriptor; late answers to earlier ones are dropped.
+
+        Raises:
+            ProcessLostError: the parent has ended.
+            OSError: the parent has ended, or does not answer in time.
+        """
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(
+                self._requests, _MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC
+            )
+            if not message:
+                raise _parent_ended()
+            answer = _Answer.of(message)
+            if answer.number == number:
+                return answer, descriptors
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer of the parent.
+
+    Attributes:
+        number: of the request.
+        error: number of the system's error; None: a descriptor comes with the answer.
+    """
+
+    number: int
+    error: int | None
+
+    def message(self) -> bytes:
+        return json.dumps([self.number, self.error]).encode()
+
+    @classmethod
+    def of(cls, message: bytes) -> _Answer:
+        return cls(*json.loads(message))
 
 
 def allow_copies() -> None:
@@ -159,7 +206,3 @@ def allow_copies() -> None:
 
 def _parent_ended() -> ProcessLostError:
     return ProcessLostError("expected the parent of the workers to answer, it has ended")
-
-
-def _reason(answer: bytes) -> str:
-    return os.strerror(int(answer)) if answer.isdigit() else "no descriptor"

@@ -20,7 +20,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Counters", "create_counter_file", "mark_ended"]
+__all__ = ["GAUGE", "Counters", "create_counter_file", "mark_ended"]
 
 logger = logging.getLogger("graphbox.server")
 
@@ -30,7 +30,9 @@ _FILE_BYTES = 64 * 1024 * 1024
 _FIRST_RECORD = 8
 _HEADER_SLOTS = 2
 _SEPARATOR = "\0"
-_GAUGES = ("gauge",)
+GAUGE = "gauge"
+"""First part of groups whose records say how a worker is, not what it did: its successor begins at 0."""
+_GAUGES = (GAUGE,)
 
 Group = tuple[str, ...]
 
@@ -62,8 +64,10 @@ class Counters:
         self._files = [_CounterFile(descriptor) for descriptor in descriptors]
         self._own = self._files[worker]
         self._own.slots[0] = os.getpid()
-        for gauge in self._own.group(_SEPARATOR.join(_GAUGES)).values():
-            gauge[0] = 0  # of the worker that this one succeeds
+        for group in self._own.groups():
+            if _begins_with(group, _GAUGES):
+                for record in self._own.group(group).values():  # of the worker that this one succeeds
+                    record[:] = memoryview(bytes(record.nbytes)).cast("q")
 
     @classmethod
     def of_one_process(cls) -> Counters:
@@ -92,19 +96,19 @@ class Counters:
                     found.setdefault(name, []).append(counters)
         return found
 
-    def records_of_workers(self, kind: str) -> list[tuple[int, Group, memoryview[int]]]:
-        """Return the records of all groups whose first part is ``kind``, of the workers that run.
+    def records_of_workers(self, first: Group) -> list[tuple[int, Group, memoryview[int]]]:
+        """Return the records of all groups whose first parts are ``first``, of the workers that run.
 
         Returns:
             Position of the worker, the other parts of the group, and the counters, to be read alone.
         """
         with self._lock:
             return [
-                (worker, tuple(group.split(_SEPARATOR)[1:]), counters)
+                (worker, tuple(group.split(_SEPARATOR)[len(first) :]), counters)
                 for worker, file in enumerate(self._files)
                 if file.slots[0]
                 for group in file.groups()
-                if group.partition(_SEPARATOR)[0] == kind
+                if _begins_with(group, first)
                 for counters in file.group(group).values()
             ]
 
@@ -186,6 +190,10 @@ class _CounterFile:
             logger.error("statistics of %s and others are not counted: their file is full", group)
         self._is_full = True
         return memoryview(bytearray(slots * _SLOT_BYTES)).cast("q")
+
+
+def _begins_with(group: str, first: Group) -> bool:
+    return tuple(group.split(_SEPARATOR)[: len(first)]) == first
 
 
 def _slots_of(size_bytes: int) -> int:

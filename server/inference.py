@@ -72,8 +72,16 @@ class Inference:
         model = slot.try_enter()
         return None if model is None else self._lease(name, slot, model, suffix, route)
 
-    async def enter(self, name: str, version: str | None, routing_key: bytes | None = None) -> Lease:
+    async def enter(
+        self, name: str, version: str | None, routing_key: bytes | None = None, *, split: bool = True
+    ) -> Lease:
         """Return a lease of a model version; it is opened first where needed. See `enter_now`.
+
+        Args:
+            name: see `enter_now`.
+            version: see `enter_now`.
+            routing_key: see `enter_now`.
+            split: whether the canary gets its share; documents are of the version that answers for the name.
 
         Raises:
             NotFoundError: there is no such model, version or signature.
@@ -82,7 +90,7 @@ class Inference:
             GraphboxError: the version cannot be opened.
         """
         slot, suffix = await self.find(name, version)
-        route = self._repository.routes.get(slot.name) if version is None else None
+        route = self._repository.routes.get(slot.name) if version is None and split else None
         if route is not None:
             lease = self._enter_canary(route, name, slot, suffix, routing_key)
             if lease is not None:

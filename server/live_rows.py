@@ -12,10 +12,10 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from graphbox.artifact.row_updates import RowUpdate, UpdateManifest, UpdatesFolder
+from graphbox.artifact.row_updates import RowUpdate, UpdateManifest, UpdatesFolder, in_batches
 from graphbox.artifact.updated_rows import UpdatedRows
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
-from graphbox.server.counters import Counters
+from graphbox.server.counters import GAUGE, Counters
 
 __all__ = ["LiveRows", "RowsCollector", "RowsState"]
 
@@ -24,9 +24,12 @@ logger = logging.getLogger("graphbox.server")
 ADVISED_SHARE: Final = 0.2
 """Changed rows of a table, for each stored one, from which a new version is advised."""
 _RETRY_S: Final = 1.0
+_LONGEST_RETRY_S: Final = 60.0
 _MOST_TRIED: Final = 64
-_GROUP: Final = "row updates"
-_SEQUENCE, _WRITTEN_MS, _ROWS, _REFUSED, _SLOTS = range(5)
+_STATES: Final = (GAUGE, "row updates")
+_SEQUENCE, _WRITTEN_MS, _REFUSED, _STATE_SLOTS = range(4)
+_COUNTS: Final = ("row updates",)
+_ROWS, _COUNT_SLOTS = range(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,21 @@ class RowsState:
     sequence: int
     wanted: int
     failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An active update that was not applied.
+
+    Attributes:
+        wanted: its number.
+        pause_s: time until it is tried again.
+        retry_at: when that is, by `time.monotonic`.
+    """
+
+    wanted: int
+    pause_s: float
+    retry_at: float
 
 
 class LiveRows:
@@ -72,8 +90,11 @@ class LiveRows:
         self._active = wanted
         self._max_bytes = max_bytes
         self._record: memoryview[int] | None = None
+        self._counts: memoryview[int] | None = None
         self._failure = ""
-        self._failed_at: tuple[int, float] | None = None
+        self._failed: _Failure | None = None
+        # Why updates do not fit, by digest: it names all before them, so they never will.
+        self._too_large: dict[str, str] = {}
         self._is_advised = False
         self.state = RowsState(0, 0, "")
 
@@ -91,13 +112,14 @@ class LiveRows:
             return False
         if wanted == rows.point.sequence:
             return bool(self._failure)
-        failed = self._failed_at
-        return failed is None or failed[0] != wanted or time.monotonic() - failed[1] >= _RETRY_S
+        failed = self._failed
+        return failed is None or failed.wanted != wanted or time.monotonic() >= failed.retry_at
 
     def advance(self, rows: UpdatedRows) -> UpdatedRows:
         """Return the rows after the active update, or after the last one before it that can be applied.
 
-        An update that is missing or damaged is refused, with all that follow it; it is logged once.
+        An update that is missing or damaged is refused, with all that follow it; it is logged once, and
+        tried again after pauses that grow. One that does not fit is not read again.
 
         Args:
             rows: the present ones.
@@ -139,7 +161,7 @@ class LiveRows:
             return (rows if rows.point.sequence else self._newest_whole(folder, original, wanted)), _text(
                 error
             )
-        found, failure = _applied(folder, rows if continues else original, chain, self._max_bytes)
+        found, failure = self._applied(folder, rows if continues else original, chain)
         if not failure:
             return found, failure
         if rows.point.sequence:  # rows of another chain are not the last good ones
@@ -154,11 +176,73 @@ class LiveRows:
                 _, chain = folder.chain(sequence)
             except GraphboxError:
                 continue
-            return _applied(folder, original, chain, self._max_bytes)[0]
+            return self._applied(folder, original, chain)[0]
         return original
 
+    def _applied(
+        self, folder: UpdatesFolder, rows: UpdatedRows, chain: Sequence[UpdateManifest]
+    ) -> tuple[UpdatedRows, str]:
+        """Return the rows after as many updates of a chain as can be applied, and why it is not all."""
+        found, applied_rows, failure = rows, 0, ""
+        for manifests in in_batches(chain):
+            before = found
+            found, failure = self._applied_batch(folder, before, manifests)
+            applied_rows += found.applied_rows if found is not before else 0
+            if failure:
+                break
+        return (replace(found, applied_rows=applied_rows) if found is not rows else rows), failure
+
+    def _applied_batch(
+        self, folder: UpdatesFolder, rows: UpdatedRows, manifests: Sequence[UpdateManifest]
+    ) -> tuple[UpdatedRows, str]:
+        updates: list[RowUpdate] = []
+        failure = ""
+        try:
+            for manifest in manifests:
+                self._check_fits(rows, manifest)
+                updates.append(folder.read(manifest))
+        except GraphboxError as error:  # those before it count
+            failure = _text(error)
+        try:
+            return rows.apply(updates, self._max_bytes), failure
+        except (FormatError, DoesNotFitError):
+            found, refused = self._one_by_one(rows, updates)
+            return found, refused or failure
+
+    def _check_fits(self, rows: UpdatedRows, manifest: UpdateManifest) -> None:
+        """Refuse an update that is known not to fit, before it is read.
+
+        Raises:
+            DoesNotFitError: it did not before, or its rows alone are too many.
+        """
+        if manifest.digest in self._too_large:
+            raise DoesNotFitError(self._too_large[manifest.digest])
+        rows.check_size(manifest.sequence, manifest.row_bytes, self._max_bytes)
+
+    def _one_by_one(self, rows: UpdatedRows, updates: Sequence[RowUpdate]) -> tuple[UpdatedRows, str]:
+        """Return the rows after the updates before the first one that cannot be applied, and why."""
+        found, applied_rows, failure = rows, 0, ""
+        for update in updates:
+            try:
+                found = found.apply([update], self._max_bytes)
+            except FormatError as error:
+                failure = _text(error)
+                break
+            except DoesNotFitError as error:
+                failure = self._too_large[update.manifest.digest] = _text(error)
+                break
+            applied_rows += found.applied_rows
+        return (replace(found, applied_rows=applied_rows) if found is not rows else rows), failure
+
     def _note_failure(self, wanted: int, failure: str) -> None:
-        self._failed_at = (wanted, time.monotonic()) if failure else None
+        if failure:
+            pause_s, before = _RETRY_S, self._failed
+            if before is not None and before.wanted == wanted:
+                pause_s = min(_LONGEST_RETRY_S, 2 * before.pause_s)
+            self._failed = _Failure(wanted, pause_s, time.monotonic() + pause_s)
+        else:
+            self._failed = None
+            self._too_large.clear()
         if failure != self._failure and failure:
             logger.error(
                 "model %s version %d: row update %d is refused: %s",
@@ -191,16 +275,17 @@ class LiveRows:
 
     def _report(self, before: UpdatedRows, found: UpdatedRows, wanted: int) -> None:
         self.state = RowsState(found.point.sequence, wanted, self._failure)
-        if self._record is None:
+        if self._record is None or self._counts is None:
             if not wanted and not found.point.sequence:
                 return
-            group = (_GROUP, self._name, str(self._version))
-            self._record = self._counters.record(group, "", _SLOTS)
+            model = self._name, str(self._version)
+            self._record = self._counters.record((*_STATES, *model), "", _STATE_SLOTS)
+            self._counts = self._counters.record((*_COUNTS, *model), "", _COUNT_SLOTS)
         self._record[_WRITTEN_MS] = 0 if found.last is None else round(found.last.created.timestamp() * 1e3)
         self._record[_SEQUENCE] = found.point.sequence
         self._record[_REFUSED] = int(bool(self._failure))
         if found is not before and found.last is not None:
-            self._record[_ROWS] += found.applied_rows
+            self._counts[_ROWS] += found.applied_rows
 
 
 class RowsCollector(Collector):
@@ -223,40 +308,15 @@ class RowsCollector(Collector):
         )
         rows = CounterMetricFamily("graphbox_rows_updated", "Rows of applied row updates", labels=labels)
         now_ms = time.time() * 1e3
-        for worker, group, record in self._counters.records_of_workers(_GROUP):
+        for worker, group, record in self._counters.records_of_workers(_STATES):
             each = [*group, str(worker)]
             sequence.add_metric(each, record[_SEQUENCE])
             refused.add_metric(each, record[_REFUSED])
-            rows.add_metric(each, record[_ROWS])
             if record[_WRITTEN_MS]:
                 age.add_metric(each, max(0.0, (now_ms - record[_WRITTEN_MS]) / 1e3))
+        for worker, group, record in self._counters.records_of_workers(_COUNTS):
+            rows.add_metric([*group, str(worker)], record[_ROWS])
         yield from (sequence, age, refused, rows)
-
-
-def _applied(
-    folder: UpdatesFolder, rows: UpdatedRows, chain: Sequence[UpdateManifest], max_bytes: int
-) -> tuple[UpdatedRows, str]:
-    """Return the rows after as many updates of a chain as can be applied, and why it is not all."""
-    updates: list[RowUpdate] = []
-    failure = ""
-    try:
-        for manifest in chain:
-            updates.append(folder.read(manifest))  # noqa: PERF401 - those before an error count
-    except GraphboxError as error:
-        failure = _text(error)
-    try:
-        return rows.apply(updates, max_bytes), failure
-    except (FormatError, DoesNotFitError):
-        pass
-    applied_rows = 0
-    for update in updates:
-        try:
-            rows = rows.apply([update], max_bytes)
-        except (FormatError, DoesNotFitError) as error:
-            failure = _text(error)
-            break
-        applied_rows += rows.applied_rows
-    return (replace(rows, applied_rows=applied_rows) if applied_rows else rows), failure
 
 
 def _text(error: GraphboxError) -> str:

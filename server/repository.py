@@ -293,6 +293,8 @@ class Repository:
     def load(self, name: str) -> None:
         """Open the active version of a model and serve it; the previous one answers until it is open.
 
+        Its canary and its shadow are opened, too; one that cannot be opened is logged.
+
         Raises:
             NotFoundError: the model does not exist.
             GraphboxError: the version cannot be opened, or the request not be noted; the previous one keeps
@@ -309,6 +311,7 @@ class Repository:
             self._state.write(name, unloaded=False)
         finally:
             self._switch_to(slot)
+        self._follow_route(name, retry=True)
 
     def unload(self, name: str) -> None:
         """Stop serving a model; running requests are completed.
@@ -349,6 +352,7 @@ class Repository:
             if slot is not None:
                 slot.retry()
                 self._follow_model(name)
+                self._follow_route(name, retry=True)
 
     def follow_row_updates(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Apply the active row update of each open version, as `poll_requests` found it; raises nothing."""
@@ -377,6 +381,8 @@ class Repository:
             self._kept = frozenset(
                 (name, version) for name, route in routes.items() for _, version in route.versions
             )
+            for key in self._kept:  # a version that was asked for by its number before is idle no more
+                self._idle_versions.pop(key, None)
         return frozenset(name for name in routes.keys() | before if routes.get(name) is not before.get(name))
 
     def follow_traffic(self, names: Iterable[str], stop: Callable[[], bool] = lambda: False) -> None:

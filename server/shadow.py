@@ -34,7 +34,6 @@ _MOST_WAIT_S = 1.0
 # An event loop that takes longer to call back has requests to answer.
 _BUSY_LAG_S = 0.002
 _RETRY_S = 0.005
-_MOST_REST_S = 1.0
 _WRITE_INTERVAL_S = 1.0
 _SAMPLED_ELEMENTS = 256
 
@@ -165,7 +164,7 @@ class Shadows:
             self._count(route, self._repeated(repeat, slot))
         except ExecutionCancelledError:
             return
-        self._stopping.wait(min(time.perf_counter() - begun, _MOST_REST_S))
+        self._stopping.wait(time.perf_counter() - begun)
 
     def _wait_for_idle(self, repeat: _Repeat) -> Slot | None:
         """Return the shadow once the server is idle; None: it was busy for too long, or lacks the version."""

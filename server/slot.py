@@ -7,7 +7,8 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -132,7 +133,7 @@ class ServedModel:
 
     def take_calls(self) -> None:
         """Let the executions that begin from now on have the rows of this state."""
-        for endpoint in self._endpoints.values():
+        for endpoint in list(self._endpoints.values()):  # the event loop may add one meanwhile
             endpoint.batcher.use(endpoint.signature)
 
     @property
@@ -369,23 +370,15 @@ class Slot:
                 raise _copy(self._failure)
             try:
                 # Whoever asked first may leave: others wait for the model, and its failure would be kept.
-                with cancellable(Cancellation()):
-                    model = ServedModel(self.name, self.version, self._open_model())
+                with self._typed_errors(), cancellable(Cancellation()):
+                    model = self._open_model()
             except GraphboxError as error:
                 self._failure = error
                 logger.error("model %s version %d cannot be opened: %s", self.name, self.version, error)
                 raise
-            lookups = self.statistics[WHOLE].lookups
-            if isinstance(model.model, DeployedEncoder):
-                model.model.nearest.recall = self.statistics[WHOLE].recall
-                if lookups is not None:
-                    model.model.lookups = lookups
-            with self._updating:
-                rows = self._rows.advance(model.rows)
-                model = model if rows is model.rows else model.with_rows(rows)
-                with self._lock:
-                    self._model = model
-                    self._close_when_idle = False
+            with self._lock:
+                self._model = model
+                self._close_when_idle = False
 
     def follow_rows(self) -> None:
         """Apply the active row update, if the model is open; calls that run end with the rows before.
@@ -401,9 +394,12 @@ class Slot:
                 return
             updated = served.with_rows(rows)
             with self._lock:
-                if self._model is not served:  # closed meanwhile
-                    return
-                self._model = updated
+                is_open = self._model is served
+                if is_open:
+                    self._model = updated
+            if not is_open:  # closed meanwhile
+                self._rows.close()
+                return
             updated.take_calls()
         if served.model is not served.original:
             served.model.release_rows()
@@ -453,14 +449,30 @@ class Slot:
         model = self._model
         return None if model is None else model.model.effective
 
-    def _open_model(self) -> DeployedModel:
+    def _open_model(self) -> ServedModel:
+        """Return the model, warmed up, with the rows that are active."""
+        model = open_model(self.path, self._target, self._threads, True, self._nearest)
         try:
-            model = open_model(self.path, self._target, self._threads, True, self._nearest)
-            try:
-                _warm_up(model)
-            except BaseException:
-                model.close()
-                raise
+            _warm_up(model)
+            lookups = self.statistics[WHOLE].lookups
+            if isinstance(model, DeployedEncoder):
+                model.nearest.recall = self.statistics[WHOLE].recall
+                if lookups is not None:
+                    model.lookups = lookups
+            served = ServedModel(self.name, self.version, model)
+            with self._updating:
+                rows = self._rows.advance(served.rows)
+                return served if rows is served.rows else served.with_rows(rows)
+        except BaseException:
+            self._rows.close()
+            model.close()
+            raise
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        """Turn errors of opening into ours: one broken version must not stop the loading of others."""
+        try:
+            yield
         except GraphboxError:
             raise
         except OSError as error:
@@ -468,12 +480,11 @@ class Slot:
                 f"expected a readable model version, received: {error.strerror or error}",
                 where=str(error.filename or self.path),
             ) from error
-        except Exception as error:  # one broken version must not stop the loading of others
+        except Exception as error:
             logger.exception("model %s version %d: opening failed", self.name, self.version)
             raise GraphboxError(
                 f"opening the model failed with {type(error).__name__}: {error}", where=str(self.path)
             ) from error
-        return model
 
     def _take_if_idle(self) -> ServedModel | None:
         """Take the model out for closing if closing was requested and it has no users."""

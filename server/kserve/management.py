@@ -41,11 +41,11 @@ class Management:
 
     async def check_ready(self, name: str, version: str | None) -> None:
         """Return when a model version is open."""
-        (await self._inference.enter(name, version)).leave()
+        (await self._inference.enter(name, version, split=False)).leave()
 
     async def metadata(self, name: str, version: str | None) -> dict[str, Any]:
         """Return the tensors of a model, and the versions that can be asked for."""
-        lease = await self._inference.enter(name, version)
+        lease = await self._inference.enter(name, version, split=False)
         try:
             versions = (
                 [lease.version_number] if version is not None else self._repository.versions(lease.model_name)
@@ -56,7 +56,7 @@ class Management:
 
     async def configuration(self, name: str, version: str | None) -> dict[str, Any]:
         """Return the configuration of a model in Triton's words."""
-        lease = await self._inference.enter(name, version)
+        lease = await self._inference.enter(name, version, split=False)
         try:
             return schema.model_configuration(name, lease.signature, lease.limits.max_rows)
         finally:

@@ -83,6 +83,25 @@ def test_requests_that_change_something(server: ServerProcess, workspace: Worksp
     assert "promote companion version 77 by boss from 127.0.0.1: refused" in log
 
 
+def test_rows_are_not_noted(server: ServerProcess, workspace: Workspace) -> None:
+    """Neither vectors nor ids, whatever becomes of the request; the log has no more of them."""
+    with server.client(headers=bearer(TOKEN)) as client:
+        for ids in (["nginx"], ["nginx", "nginx"]):
+            vectors = [0.125] * 4 * len(ids)
+            inputs = [
+                {"name": "id", "datatype": "BYTES", "shape": [len(ids)], "data": ids},
+                {"name": "vector", "datatype": "FP32", "shape": [len(ids), 4], "data": vectors},
+            ]
+            content = json.dumps({"inputs": inputs}).encode()
+            client.post("/api/v1/models/section/rows?table=package", content=content)
+    refused, written = workspace.audit()
+    assert shown(written) == ("default", "update rows", "section", None, "ok")
+    assert shown(refused) == ("default", "update rows", "section", None, "refused")
+    assert refused.request.detail == {"query": "table=package", "body_bytes": len(content)}
+    assert set(written.request.detail) == {"query", "body_bytes"}
+    assert "0.125" not in server.log.read_text()
+
+
 def test_calls_that_change_something(server: ServerProcess, workspace: Workspace, tmp_path: Path) -> None:
     token = (tmp_path / "boss").read_text()
     metadata = (("authorization", f"Bearer {token}"), ("x-request-id", "mine-too"))

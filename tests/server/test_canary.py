@@ -23,6 +23,7 @@ from graphbox.workspace import Workspace
 from tests.server.sample_models import PACKAGES, add_model, expected_embeddings, write_encoder
 from tests.server.server_process import TOKEN, ServerProcess, StartServer, start_process, wait_until
 from tests.server.test_process import damage
+from tests.server.versioned_models import write_affine
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 INPUTS = [{"name": "id", "datatype": "BYTES", "shape": [1], "data": ["zsh"]}]
@@ -152,6 +153,26 @@ def test_requests_that_name_a_version_are_not_split(server: ServerProcess) -> No
             assert {client.post(path, json=BODY).json()["model_version"] for path in paths} == {str(version)}
             assert client.get(f"{API}/neighbors?id=zsh&version={version}").json()["version"] == version
         assert client.get("/v2/models/companion").json()["versions"] == ["1", "2"]
+
+
+def test_documents_are_not_split(start_server: StartServer, tmp_path: Path) -> None:
+    """They are those of the active version, also where a canary with other inputs has all requests."""
+    workspace = Workspace(tmp_path / "work")
+    for inputs in ("x", "z"):
+        add_model(workspace, "affine", write_affine, activate=False, inputs=inputs)
+    workspace.set_canary("affine", 2, 100)
+    server = start_server(workspace=workspace.root, grpc_port=0)
+    server.wait_until_ready()
+    with server.client() as client, triton.InferenceServerClient(server.grpc_address) as calls:
+        wait_until(lambda: has_open_canary(client), what="the canary")
+        configuration = client.get("/v2/models/affine/config").json()
+        assert [each["name"] for each in configuration["input"]] == ["x"]
+        assert [each["name"] for each in client.get("/v2/models/affine").json()["inputs"]] == ["x"]
+        assert [each.name for each in calls.get_model_metadata("affine").inputs] == ["x"]
+        assert [each.name for each in calls.get_model_config("affine").config.input] == ["x"]
+        (canary,) = client.get("/v2/models/affine/versions/2").json()["inputs"]
+        assert canary["name"] == "z"
+        assert client.get("/v2/models/affine/ready").status_code == 200
 
 
 def test_statistics_and_documents_name_the_versions(server: ServerProcess) -> None:
@@ -336,6 +357,49 @@ def test_a_server_that_does_not_follow_has_canaries_and_keeps_its_version(tmp_pa
     repository.reload()
     assert repository.slot("companion").version == 2
     repository.close()
+
+
+def follow_requests(repository: Repository) -> None:
+    """Do what the second and the first thread of a server do that does not follow its sources."""
+    loaded = repository.poll_requests()
+    if loaded:
+        repository.follow_loads(loaded)
+    names = repository.apply_traffic()
+    if names:
+        repository.follow_traffic(names)
+
+
+@pytest.mark.parametrize("role", ["canary", "shadow"])
+def test_a_canary_that_was_asked_for_by_its_number_before_stays_open(tmp_path: Path, role: str) -> None:
+    workspace = build(tmp_path / "work", versions=4)
+    repository = Repository(workspace)
+    repository.preload()
+    with repository.use("companion", 2):
+        pass
+    workspace.set_canary("companion", 2, 10) if role == "canary" else workspace.set_shadow("companion", 2)
+    follow_requests(repository)
+    for version in (3, 4, 3):
+        with repository.use("companion", version):
+            pass
+    assert repository.slot("companion", 2).state() == ("READY", "")
+    repository.close()
+
+
+def test_a_model_that_is_loaded_again_has_its_canary_in_every_worker(tmp_path: Path) -> None:
+    """Without following the sources, which opens canaries as well."""
+    workspace = build(tmp_path / "work")
+    workspace.set_canary("companion", 2, 10)
+    asked, other = Repository(workspace), Repository(workspace)
+    for repository in (asked, other):
+        repository.preload()
+    asked.unload("companion")
+    follow_requests(other)
+    asked.load("companion")
+    follow_requests(other)
+    for repository in (asked, other):
+        for version in (1, 2):
+            assert repository.slot("companion", version).state() == ("READY", "")
+        repository.close()
 
 
 def test_a_version_that_was_a_canary_is_closed(tmp_path: Path) -> None:

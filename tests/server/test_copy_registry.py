@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from graphbox.copy_file import complete, is_complete, open_for_writing
-from graphbox.errors import GraphboxError, ProcessLostError
+from graphbox.errors import GraphboxError, ProcessLostError, TimeLimitError
 from graphbox.server.copy_registry import CopyClient, CopyRegistry
 
 
@@ -89,11 +89,11 @@ def test_copies_that_were_granted_to_a_worker_that_ended_are_dropped() -> None:
     registry = CopyRegistry()
     requests, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with closing(requests):
-        child.send(b'{"key": "a", "folder": null}')
+        child.send(b'{"number": 1, "key": "a", "folder": null}')
         assert registry.answer(requests)
         sweep(registry)
         assert len(registry) == 1
-        child.send(b'{"key": "b", "folder": null}')
+        child.send(b'{"number": 2, "key": "b", "folder": null}')
         child.close()
         while registry.answer(requests):
             pass
@@ -106,6 +106,34 @@ def test_refusals_of_the_system_have_their_reason(parent: Parent, tmp_path: Path
         parent.client.grant("a", tmp_path / "absent")
     assert caught.value.hint is not None
     os.close(parent.client.grant("a", None))
+
+
+def test_late_answers_are_not_those_of_later_requests() -> None:
+    """The parent was stopped for longer than a worker waits: the worker goes on with it afterwards."""
+    registry = CopyRegistry()
+    requests, child = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client = CopyClient(child, answer_timeout_s=0.1)
+    for key, folder in (("late", None), ("refused late", Path("/absent"))):
+        with pytest.raises(TimeLimitError, match=r"within 0\.1 s, received nothing") as caught:
+            client.grant(key, folder)
+        assert "Ctrl-Z" in (caught.value.hint or "")
+    for _ in range(2):
+        assert registry.answer(requests)
+    child.settimeout(20)
+    answering = threading.Thread(target=registry.answer, args=(requests,))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    answering.start()
+    granted = client.grant("asked", None)
+    answering.join(20)
+    known = registry.grant("asked", None)
+    assert os.fstat(granted).st_ino == os.fstat(known).st_ino
+    for each in (granted, known):
+        os.close(each)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 1, "the copy that the registry keeps"
+    sweep(registry)
+    assert len(registry) == 0
+    for each_socket in (requests, child):
+        each_socket.close()
 
 
 def test_the_end_of_the_parent_is_an_error() -> None:

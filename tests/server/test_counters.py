@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphbox.server.counters import Counters, create_counter_file, mark_ended, total
+from graphbox.server.counters import GAUGE, Counters, create_counter_file, mark_ended, total
 from graphbox.server.telemetry import InferenceTimes, ModelStatistics, Telemetry
 
 
@@ -64,6 +64,24 @@ def test_successor_continues_the_counts_of_a_killed_worker(files: list[int]) -> 
     assert set(map(tuple, names.values())) == {(2,)}
     Counters(files, 0)
     assert other.gauge_total("running") == 1, "gauges begin at zero"
+
+
+def test_states_of_a_worker_begin_at_zero_with_its_successor(files: list[int]) -> None:
+    other = Counters(files, 1)
+    killed = Counters(files, 0)
+    killed.record((GAUGE, "rows", "a", "1"), "", 2)[1] = 7
+    killed.record(("rows", "a", "1"), "", 1)[0] = 9
+    other.record((GAUGE, "rows", "a", "1"), "", 2)[0] = 5
+
+    def states() -> list[tuple[int, tuple[str, ...], list[int]]]:
+        found = other.records_of_workers((GAUGE, "rows"))
+        return [(worker, group, list(record)) for worker, group, record in found]
+
+    assert states() == [(0, ("a", "1"), [0, 7]), (1, ("a", "1"), [5, 0])]
+    Counters(files, 0)
+    assert states() == [(0, ("a", "1"), [0, 0]), (1, ("a", "1"), [5, 0])]
+    ((worker, group, record),) = other.records_of_workers(("rows",))
+    assert (worker, group, list(record)) == (0, ("a", "1"), [9])
 
 
 def test_unfinished_record_is_overwritten(files: list[int]) -> None:

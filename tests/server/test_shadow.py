@@ -169,6 +169,32 @@ def test_a_slow_shadow_delays_nothing_and_its_queue_is_bounded(workspace: Worksp
             go_on.set()
 
 
+def test_the_thread_rests_for_as_long_as_a_call_took(workspace: Workspace) -> None:
+    """Half a core at most, also for calls of more than a second."""
+    workspace.set_shadow("affine", 2)
+    call_s = 1.4
+    begun: list[float] = []
+
+    def slowed(signature: Signature) -> Signature:
+        def answer(*given: Any) -> Any:
+            begun.append(time.monotonic())
+            time.sleep(call_s)
+            return signature.answer(*given)
+
+        return dataclasses.replace(signature, answer=answer)
+
+    async def ask(inference: Inference) -> None:
+        await infer(inference, {"x": rows(0)})
+        await eventually(lambda: len(begun) == 1, "the first call")
+        await infer(inference, {"x": rows(1)})
+        await eventually(lambda: len(begun) == 2, "the second call")
+
+    with opened(workspace) as inference:
+        replace_answer(inference, slowed)
+        asyncio.run(ask(inference))
+    assert begun[1] - begun[0] >= 2 * call_s
+
+
 def test_a_failing_shadow_is_counted_with_its_reason(workspace: Workspace) -> None:
     workspace.set_shadow("affine", 2)
     errors: list[Exception] = [InvalidRequestError("no such column"), ValueError("singular matrix")]
