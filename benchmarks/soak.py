@@ -4,7 +4,7 @@
 
 Requests of several kinds arrive in open loops: a small ONNX model in JSON, binary and over gRPC, a graph
 encoder, lookups and nearest rows. Each second the ONNX model and the table of vectors change between two
-versions, and a further model is unloaded or loaded. At the end it checks that
+versions, the active table gets new rows, and a further model is unloaded or loaded. At the end it checks that
 
 - no request failed or was refused,
 - the counters of /metrics are those of the client, model by model,
@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.serving_models import (
+    DIM,
     ENCODER,
     MLP,
     NODES,
@@ -45,6 +46,7 @@ from benchmarks.serving_models import (
     write_models,
 )
 from benchmarks.serving_systems import System, await_index, graphbox_server, process_tree, read_metric
+from graphbox.deploy import update_rows
 from graphbox.server.load import LoadPlan, LoadReport, run_load
 from graphbox.server.load.messages import Address, Message, encode, exchange
 from graphbox.server.load.plan import Protocol
@@ -56,6 +58,7 @@ ENCODERS = "encoders"
 CHANGE_INTERVAL_S = 1.0
 CONNECTIONS = 4
 CHANGING = (MLP, VECTORS)
+UPDATED_IDS, ROWS_OF_AN_UPDATE = 2_000, 100
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class Changes:
 
     Attributes:
         promotions: how often another version became active.
+        updates: how many row updates were written.
         loads: how often a model was loaded or unloaded by a request.
         errors: answers other than 200.
     """
@@ -130,6 +134,7 @@ class Changes:
     workspace: Path
     system: System
     promotions: int = 0
+    updates: int = 0
     loads: int = 0
     errors: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -143,12 +148,21 @@ class Changes:
                 for model in CHANGING:
                     workspace.promote_model(model, 1 + number % 2)
                     self.promotions += 1
+                self._update(workspace, number)
                 self._post("unload" if number % 2 else "load")
         self._post("load")
 
     def stop(self) -> None:
         """Make no more changes."""
         self._stop.set()
+
+    def _update(self, workspace: Workspace, number: int) -> None:
+        """Give new rows to some ids of the active table of vectors."""
+        generator = np.random.default_rng(number)
+        ids = generator.choice(UPDATED_IDS, ROWS_OF_AN_UPDATE, replace=False)
+        rows = generator.standard_normal((len(ids), DIM), np.float32)
+        update_rows(workspace, VECTORS, ids, rows)
+        self.updates += 1
 
     def _post(self, verb: str) -> None:
         address = Address("127.0.0.1", self.system.port, False, SPARE, token=TOKEN)
@@ -239,6 +253,7 @@ def soak(folder: Path, minutes: float, workers: int, rate: float, max_growth_mb:
         "workers": workers,
         "requests": sum(report.accepted for report in reports),
         "promotions": changes.promotions,
+        "updates": changes.updates,
         "loads": changes.loads,
         "change_errors": changes.errors[:5],
         "traffic": [_row(each, report) for each, report in zip(traffic, reports, strict=True)],
@@ -288,7 +303,10 @@ def show(report: dict[str, Any]) -> None:
             f"{row['refused']} refused, failed {row['errors'] or 0}, "
             f"p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms"
         )
-    print(f"{report['promotions']} promotions, {report['loads']} loads and unloads")
+    print(
+        f"{report['promotions']} promotions, {report['updates']} row updates, "
+        f"{report['loads']} loads and unloads"
+    )
     for process_id, (first, last) in report["resident_mb"].items():
         grown = report["growth_mb"].get(process_id)
         print(f"process {process_id}: {first} to {last} MB, fitted growth {grown} MB")

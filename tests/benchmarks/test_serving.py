@@ -55,4 +55,5 @@ def test_a_soak_counts_what_its_client_counts(tmp_path: Path) -> None:
     assert report["counted_by_server"] == report["counted_by_client"]
     assert report["requests"] > 100
     assert report["promotions"] > 1
+    assert report["updates"] > 0
     assert report["loads"] > 1
