@@ -106,7 +106,7 @@ def triton(folder: Path, instances: int, *, joins: bool) -> Iterator[System]:
     name = f"triton {'joined' if joins else 'plain'}"
     repository = folder / f"repository-{instances}-{joins}"
     version = repository / MLP / "1"
-    version.mkdir(parents=True)
+    version.mkdir(parents=True, exist_ok=True)
     (version / "model.onnx").write_bytes(mlp_onnx())
     shutil.copyfile(serving_triton_model.__file__, version / "model.py")
     (repository / MLP / "config.pbtxt").write_text(

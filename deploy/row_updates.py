@@ -238,14 +238,14 @@ class RowUpdater:
         """
         if not tables:
             raise DataError("expected rows of at least one table, received none")
-        with self._unforgotten():
+        with self._without_forgetting():
             checked: TableRows = {name: self._checked(name, *given) for name, given in tables.items()}
             self._check_new_ids(checked)
             with self._updates.locked():
                 return self._write(checked, sequence)
 
     @contextmanager
-    def _unforgotten(self) -> Iterator[None]:
+    def _without_forgetting(self) -> Iterator[None]:
         """Keep `graphbox forget` away while the block runs; a version that it has written again is read."""
         with self._workspace.without_forgetting():
             if self._read_stamp() != self._stamp:
@@ -291,7 +291,7 @@ class RowUpdater:
 
     def roll_back(self, sequence: int) -> int:
         """Make an earlier, or again a later, update active; see `roll_back_rows`."""
-        with self._unforgotten():
+        with self._without_forgetting():
             self._check_is_there(sequence)
             with self._updates.locked():
                 before = self._records.row_sequence(self._name, self.version)

@@ -195,6 +195,7 @@ class LiveRows:
     def _applied_batch(
         self, folder: UpdatesFolder, rows: UpdatedRows, manifests: Sequence[UpdateManifest]
     ) -> tuple[UpdatedRows, str]:
+        """Return the same of updates that are read at once."""
         updates: list[RowUpdate] = []
         failure = ""
         try:

@@ -390,15 +390,14 @@ class Slot:
             if served is None or not self._rows.is_due(served.rows):
                 return
             rows = self._rows.advance(served.rows)
-            if rows is served.rows:
-                return
-            updated = served.with_rows(rows)
+            updated = served if rows is served.rows else served.with_rows(rows)
             with self._lock:
                 is_open = self._model is served
                 if is_open:
                     self._model = updated
-            if not is_open:  # closed meanwhile
+            if not is_open:  # closed meanwhile, and its rows were reported all the same
                 self._rows.close()
+            if not is_open or updated is served:
                 return
             updated.take_calls()
         if served.model is not served.original:

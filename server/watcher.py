@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
@@ -19,6 +20,7 @@ logger = logging.getLogger("graphbox.server")
 POLL_S = 0.5
 # Requests to unload models and row updates hold for all workers within a second, also while one opens models.
 _POLL_REQUESTS_S = 0.1
+_LONGEST_OPENING_S = 60.0
 
 
 class Watcher:
@@ -70,7 +72,11 @@ class Watcher:
         self._poll_now.set()
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads; a model that is being opened gets ``timeout_s`` to finish."""
+        """End the threads; a model that is being opened gets ``timeout_s`` to finish.
+
+        One that takes longer is waited for when Python ends, for a minute: a thread that returns from native
+        code while the interpreter ends aborts the process.
+        """
         self._stopping.set()
         self._tasks.put(lambda: None)
         self._poll_now.set()
@@ -78,6 +84,8 @@ class Watcher:
         for thread in (self._thread, self._requests, self._rows):
             if thread.is_alive():
                 thread.join(timeout_s)
+            if thread.is_alive():
+                atexit.register(thread.join, _LONGEST_OPENING_S)
 
     def _run(self) -> None:
         stop = self._stopping.is_set
