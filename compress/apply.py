@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,22 +9,25 @@ from pathlib import Path
 from typing import Literal
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
+from graphbox.artifact.manifest import TableSpec
+from graphbox.compress.agreement import Agreement
 from graphbox.compress.quantize import QuantizationReport, quantize_onnx
+from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
 from graphbox.compress.tables import TableError, halve_table, quantize_table
-from graphbox.config import BenchConfig, CompressConfig
+from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import GateError, UsageError, did_you_mean
 
-__all__ = ["Evaluate", "HeldOutPart", "compress"]
+__all__ = ["Changes", "Evaluate", "HeldOutPart", "compress", "recipe_of", "write_recipe"]
 
 HeldOutPart = Literal["validation", "test"]
 Evaluate = Callable[[DeployedModel, HeldOutPart], Mapping[str, float]]
 
 
 @dataclass
-class _Changes:
-    """What was done to the parts, in the order it was done."""
+class Changes:
+    """Steps that were applied to the parts, in order, with their reports."""
 
     steps: list[str] = field(default_factory=list)
     dense: QuantizationReport | None = None
@@ -39,7 +41,7 @@ def compress(
     *,
     version: int,
     metric: str,
-    evaluate: Evaluate,
+    evaluate: Evaluate | None,
     bench: BenchConfig | None = None,
 ) -> CompressReport:
     """Write a compressed version of an artifact, unless it answers too much worse.
@@ -53,7 +55,8 @@ def compress(
         config: which parts become int8, and the largest allowed drop.
         version: of the new model version; the name stays.
         metric: the one of ``evaluate``'s metrics that decides; higher is better.
-        evaluate: returns the task's metrics of a deployed model on a part.
+        evaluate: returns the task's metrics of a deployed model on a part; None: `Agreement` with the
+            original is measured instead.
         bench: target and threads to evaluate on.
 
     Raises:
@@ -61,18 +64,19 @@ def compress(
         UsageError: when nothing is to be compressed, or the metric is not among the measured ones.
         ConflictError: when the destination exists.
     """
-    settings = bench or BenchConfig()
-    changes = _Changes()
+    settings, max_drop = bench or BenchConfig(), parse_max_drop(config.max_drop)
     reports: list[CompressReport] = []
-    with _open(artifact.path, settings) as original:
+    with _open(artifact.path, settings) as original, ArtifactWriter(destination) as writer:
+        has_test = evaluate is not None
+        evaluate = evaluate or Agreement(original)
         metrics_before = _measured(evaluate, original, metric)
-    with ArtifactWriter(destination) as writer:
 
         def judge(compressed: Artifact) -> Mapping[str, Mapping[str, float]]:
             with _open(compressed.path, settings) as model:
                 metrics_after = _measured(evaluate, model, metric)
-                drop = _judged(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
-                metrics = (metrics_before, metrics_after, dict(evaluate(model, "test")))
+                drop = _judged(metric, metrics_before[metric], metrics_after[metric], max_drop)
+                metrics_test = dict(evaluate(model, "test")) if has_test else {}
+                metrics = (metrics_before, metrics_after, metrics_test)
             reports.append(_report(artifact, compressed, changes, drop, metrics))
             task = compressed.manifest.task
             return {
@@ -80,7 +84,8 @@ def compress(
                 **({} if task is None else {task: reports[0].metrics_test}),
             }
 
-        _write_parts(artifact, writer, config, changes)
+        changes = write_recipe(artifact, writer, recipe_of(config, artifact), original)
+        _check_changed(artifact, changes)
         manifest = artifact.manifest
         writer.commit(
             name=manifest.name,
@@ -115,64 +120,101 @@ def _measured(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str
     return metrics
 
 
-def _judged(metric: str, before: float, after: float, max_drop: float) -> MetricDrop:
+def _judged(metric: str, before: float, after: float, max_drop: MaxDrop) -> MetricDrop:
     drop = before - after
-    if not math.isfinite(drop) or drop > max_drop:
+    if not after >= max_drop.floor(before):  # NaN is refused, too
         raise GateError(
-            f"expected {metric} of the validation part to drop by at most {max_drop:g}, "
+            f"expected {metric} of the validation part to drop by at most {max_drop}, "
             f"it dropped by {drop:g} ({before:g} to {after:g})",
             hint="nothing was written; compress less (`dense` or `tables`: float32) or raise `max_drop`",
         )
-    return MetricDrop(metric, before, after, drop, max_drop)
+    return MetricDrop(metric, before, after, drop, before - max_drop.floor(before))
 
 
-def _write_parts(
-    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
-) -> None:
-    """Write every part of the original, smaller where that was asked for."""
+def write_recipe(
+    artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, original: DeployedModel
+) -> Changes:
+    """Write every part of a model version, compressed by the methods of a recipe.
+
+    Args:
+        artifact: the original.
+        writer: of the new version, which is not committed.
+        recipe: methods for the parts.
+        original: the original, open, for requests to calibrate with.
+
+    Returns:
+        What was done to the parts.
+
+    Raises:
+        UnsupportedError: a part cannot be compressed so.
+        DataError: values are beyond what a codec can hold.
+    """
+    changes = Changes()
     for node_type in artifact.node_types:
         writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
-    _write_tables(artifact, writer, config, changes)
-    _write_dense(artifact, writer, config, changes)
+    _write_tables(artifact, writer, recipe, changes)
+    _write_dense(artifact, writer, recipe, changes)
+    writer.copy_rest(artifact)
+    return changes
+
+
+def table_codecs(spec: TableSpec) -> tuple[str, ...]:
+    """Return the codecs that rows of a table can be written in, the largest first."""
+    return ("float32", "float16", "int8") if spec.codec == "float32" else (UNCHANGED,)
+
+
+def dense_methods(artifact: Artifact) -> tuple[str, ...]:
+    """Return the methods for the ONNX part of a model, the most precise first."""
+    onnx = artifact.manifest.onnx
+    if onnx is None or artifact.manifest.kind == "knowledge_graph" or onnx.precision != "float32":
+        return (UNCHANGED,)
+    return ("float32", "int8")
+
+
+def recipe_of(config: CompressConfig, artifact: Artifact) -> Recipe:
+    """Return the recipe that the settings mean for a model: one codec for all tables."""
+    tables = {} if config.tables == UNCHANGED else dict.fromkeys(artifact.manifest.tables, config.tables)
+    return Recipe(dense=config.dense, tables=tables)
+
+
+def _check_changed(artifact: Artifact, changes: Changes) -> None:
     if not changes.steps:
         raise UsageError(
             "expected something to compress, received a model whose parts already are what is asked for",
             where=str(artifact.path),
             hint="set `dense: int8` or `tables: int8`",
         )
-    writer.copy_rest(artifact)
 
 
-def _write_tables(
-    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
-) -> None:
+def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+    applied: set[str] = set()
     for name, spec in artifact.manifest.tables.items():
-        if config.tables == "float32" or spec.codec != "float32":
+        codec = recipe.tables.get(name, UNCHANGED)
+        if codec == UNCHANGED or spec.codec != "float32":
             writer.copy_table(artifact, name)
             continue
         table = artifact.table(name)
-        if config.tables == "float16":
+        if codec == "float16":
             halved = halve_table(table)
             writer.add_table(name, spec.node_type, halved.rows)
             changes.tables[name] = halved.error
+            applied.add("float16")
         else:
             quantized = quantize_table(table)
             writer.add_int8_table(name, spec.node_type, quantized.codes, quantized.scale_bias)
             changes.tables[name] = quantized.error
-    if changes.tables:
-        changes.steps.append("tables float16" if config.tables == "float16" else "tables int8_rowwise")
+            applied.add("int8_rowwise")
+    changes.steps.extend(f"tables {codec}" for codec in sorted(applied))
 
 
-def _write_dense(
-    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
-) -> None:
+def _write_dense(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
     onnx = artifact.manifest.onnx
     if onnx is None:
         return
     model = artifact.onnx_bytes()
     # What compares rows of a knowledge graph has no weights of its own.
     has_weights = artifact.manifest.kind != "knowledge_graph"
-    if config.dense == "int8" and onnx.precision == "float32" and has_weights:
+    if recipe.dense == "int8" and onnx.precision == "float32" and has_weights:
         quantized = quantize_onnx(model)
         model, changes.dense = quantized.model, quantized.report
         changes.steps.append("dense int8_dynamic")
@@ -183,7 +225,7 @@ def _write_dense(
 def _report(
     original: Artifact,
     compressed: Artifact,
-    changes: _Changes,
+    changes: Changes,
     drop: MetricDrop,
     metrics: tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]],
 ) -> CompressReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from graphbox.cli.promotion import PromoteOption, print_promotions, rule_of_opti
 from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from graphbox.config import CompressConfig
 
 
 class Precision(StrEnum):
@@ -43,8 +46,33 @@ def compress(
         RowPrecision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
     ] = None,
     max_drop: Annotated[
-        float | None,
-        typer.Option("--max-drop", help="Largest allowed loss of the task's metric. (default: 0.01)"),
+        str | None,
+        typer.Option(
+            "--max-drop", help="Largest allowed loss of the task's metric: 0.005, or 0.5%. (default: 0.01)"
+        ),
+    ] = None,
+    max_size: Annotated[
+        str | None, typer.Option("--max-size", help="Search: largest size of the model, e.g. 4MB.")
+    ] = None,
+    max_p99: Annotated[
+        str | None, typer.Option("--max-p99", help="Search: largest 99th percentile of a call, e.g. 3ms.")
+    ] = None,
+    minimum: Annotated[
+        list[str] | None,
+        typer.Option("--min", help="Search: least value of a metric, e.g. recall@20=0.40; repeatable."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Search: models to try. (default: 20)")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Search: time after which no model is begun.")
+    ] = None,
+    target: Annotated[
+        str, typer.Option("--target", help="Where to measure; `graphbox targets` lists them.")
+    ] = "auto",
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of one call.")] = 1,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Search: queries of one call. (default: 1)")
     ] = None,
     promote: PromoteOption = None,
 ) -> None:
@@ -52,28 +80,37 @@ def compress(
 
     The result is measured as it is served, and refused (exit code 6) when it lost more than `--max-drop`. It
     becomes active where `promote` in the section `export` of the run file says so.
+
+    An option of a search (`--max-size`, `--max-p99`, `--min`, `--trials`) tries many models, measures each on
+    the target, and writes those that none beats in size, latency and quality as versions; the best one within
+    all limits is chosen. A search that was killed continues with the same command.
     """
-    from graphbox.cli.pipeline import make_versions
+    from graphbox.cli.pipeline import make_versions, watch_search
     from graphbox.cli.results import print_results
-    from graphbox.config import BenchConfig, CompressConfig
+    from graphbox.config import BenchConfig
     from graphbox.pipeline.promotion import apply_rule, measure_beside_active, rule_of_run
     from graphbox.pipeline.stages.compress import compress_model
 
-    if max_drop is not None and not 0 <= max_drop <= 1:
-        raise UsageError(f"expected a loss between 0 and 1, received {max_drop:g}", where="--max-drop")
+    search = {
+        "max_size": max_size,
+        "max_p99_ms": max_p99,
+        "min": minimum,
+        "trials": trials,
+        "minutes": minutes,
+        "batch": batch,
+    }
+    fixed = {"dense": dense, "tables": tables, "max_drop": max_drop}
     with session.workspace() as workspace:
         if is_run(workspace, name):
-            given = {"dense": dense, "tables": tables, "max_drop": max_drop, "version": version}
-            _refuse_given(given)
+            _refuse_given({"version": version, **fixed, **search})
             make_versions(session, name, "compress", rule_of_option(promote))
             return
+        settings, bench = _settings(fixed, search), BenchConfig(target=target, threads=threads)
         parent = workspace.model(name, version)
         session.note(f"compressing {name} version {parent.version} ...")
-        chosen = {"dense": dense, "tables": tables, "max_drop": max_drop}
-        settings = CompressConfig.model_validate(
-            {key: value for key, value in chosen.items() if value is not None}
+        report = watch_search(
+            session, lambda watch: compress_model(workspace, parent, settings, bench, watch)
         )
-        report = compress_model(workspace, parent, settings, BenchConfig())
         made = workspace.model(name, report["version"])
         session.note(f"measuring version {made.version} beside the active one ...")
         measure_beside_active(workspace, [made], BenchConfig())
@@ -92,6 +129,30 @@ def compress(
         print_promotions(promotions, servers, console)
 
     session.answer(document, show)
+
+
+def _settings(fixed: Mapping[str, Any], search: Mapping[str, Any]) -> CompressConfig:
+    """Return the section `compress` that the options mean.
+
+    Raises:
+        UsageError: a value is not one of its kind.
+    """
+    from graphbox.compress.limits import parse_milliseconds, parse_minimum
+    from graphbox.config import CompressConfig, SearchConfig, parse_byte_size, parse_max_drop
+
+    given = {key: value for key, value in search.items() if value is not None and value != []}
+    if "max_size" in given:
+        given["max_size"] = parse_byte_size(given["max_size"])
+    if "max_p99_ms" in given:
+        given["max_p99_ms"] = parse_milliseconds(given["max_p99_ms"])
+    if "min" in given:
+        given["min"] = dict(parse_minimum(each) for each in given["min"])
+    if "minutes" in given and not given["minutes"] > 0:
+        raise UsageError(f"expected a positive time, received {given['minutes']:g}", where="--minutes")
+    if fixed["max_drop"] is not None:
+        parse_max_drop(fixed["max_drop"])
+    chosen = {key: value for key, value in fixed.items() if value is not None}
+    return CompressConfig.model_validate({**chosen, "search": SearchConfig(**given) if given else None})
 
 
 def _refuse_given(options: Mapping[str, object]) -> None:

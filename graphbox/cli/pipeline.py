@@ -16,6 +16,7 @@ from graphbox.errors import GraphboxError, NotFoundError, UsageError
 if TYPE_CHECKING:
     from graphbox.config import PromotionRule, RunConfig
     from graphbox.pipeline import RunReport
+    from graphbox.pipeline.compression_search import Watch
 
 
 def run_file(
@@ -129,6 +130,23 @@ def answer_report(session: Session, report: RunReport) -> None:
         console.print(f"run {report.run} in {report.path}", markup=False, soft_wrap=True)
 
     session.answer(document, show)
+
+
+def watch_search(session: Session, work: Callable[[Watch], dict[str, Any]]) -> dict[str, Any]:
+    """Run a search for compressed models with progress; a signal ends it after the trial that runs."""
+    from graphbox.pipeline import stop_on_signals
+    from graphbox.pipeline.compression_search import Watch
+
+    with (
+        ShownProgress(session.err(), quiet=session.quiet) as progress,
+        stop_on_signals(progress.note, last_work="measuring a model") as stop,
+    ):
+
+        def step(line: str, done: int, most: int) -> None:
+            progress.note(line)
+            progress.step("search", done, most, "models")
+
+        return work(Watch(step, stop.check))
 
 
 def _watched(session: Session, work: Callable[..., RunReport]) -> RunReport:

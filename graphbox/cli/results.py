@@ -154,6 +154,34 @@ def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
     if rows:
         console.print(table("Compression", ("artifact", "size", "validation", "change"), rows))
         console.print()
+    for name, report in compressed.items():
+        if "search" in report:
+            _print_search(name, report["search"], console)
+
+
+def _print_search(name: str, search: Mapping[str, Any], console: Console) -> None:
+    """Print the versions that a search wrote; `*` marks the chosen one."""
+    metric_name = search["metric"]
+    rows = [
+        (
+            f"{point['version']}{' *' if point['key'] == search['chosen'] else ''}",
+            point["name"],
+            byte_size(point["size_bytes"]),
+            metric(point["metrics"][metric_name]),
+            f"{point['latency']['p50_ms']:.3f}",
+            f"{point['latency']['p99_ms']:.3f}",
+        )
+        for point in search["points"]
+    ]
+    headings = ("version", "recipe", "size", metric_name, "p50 ms", "p99 ms")
+    console.print(table(f"Versions of {name} that none beats in all three", headings, rows))
+    tried, refused = len(search["trials"]), sum(each["state"] == "refused" for each in search["trials"])
+    console.print(
+        f"{tried} models were tried, {refused} of them refused; the report is {search['report']}",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print()
 
 
 def _print_bench(benches: Mapping[str, Any], console: Console) -> None:

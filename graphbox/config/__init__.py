@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
+from graphbox.config.compression import CompressConfig, MaxDrop, SearchConfig, parse_max_drop
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.kinds import ModelConfig, budget_refusal, kinds_that, model_kind, model_kinds
 from graphbox.config.load import (
@@ -45,7 +46,6 @@ from graphbox.config.models import (
 )
 from graphbox.config.schema import (
     BenchConfig,
-    CompressConfig,
     ExportConfig,
     PromotionRule,
     RunConfig,
@@ -90,6 +90,7 @@ __all__ = [
     "LightGCNConfig",
     "LineConfig",
     "MatrixFactorizationConfig",
+    "MaxDrop",
     "MemoryConfig",
     "Metapath2VecConfig",
     "ModelConfig",
@@ -106,6 +107,7 @@ __all__ = [
     "RowTimeSplitConfig",
     "RunConfig",
     "SageConfig",
+    "SearchConfig",
     "ServeConfig",
     "SkipGramSection",
     "StreamConfig",
@@ -125,6 +127,7 @@ __all__ = [
     "model_kind",
     "model_kinds",
     "parse_byte_size",
+    "parse_max_drop",
     "place_in_file",
     "result_settings",
     "training_settings",

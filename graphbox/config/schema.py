@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from graphbox.config.compression import CompressConfig
 from graphbox.config.device import DeviceName
 from graphbox.config.graph import GraphConfig
 from graphbox.config.kinds import ModelConfig
@@ -50,18 +51,6 @@ class ExportConfig(Section):
     from the first run of that name; `if_better`, when the metric of its task is higher than that of the
     active version, measured on the same test part of the same graph; or `always`. Where the artifact is
     compressed, this is decided of the compressed version."""
-
-
-class CompressConfig(Section):
-    """How an artifact becomes smaller, and how much worse it may become."""
-
-    dense: Literal["float32", "int8"] = "int8"
-    """Precision of the ONNX model's weights; int8 is dynamic quantization."""
-    tables: Literal["float32", "float16", "int8"] = "int8"
-    """Precision of the embedding rows; int8 has a scale and a bias for each row."""
-    max_drop: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01
-    """Largest allowed loss of the task's first metric on the validation part, absolute; more is refused with
-    exit code 6."""
 
 
 class BenchConfig(Section):

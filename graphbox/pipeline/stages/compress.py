@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.artifact import Artifact
 from graphbox.config import BenchConfig, CompressConfig, RunConfig, evaluation_settings, result_settings
 from graphbox.errors import UsageError
-from graphbox.pipeline.artifacts import MeasuredBy, new_version, register
+from graphbox.pipeline.artifacts import new_version
+from graphbox.pipeline.compression_search import Quality, Watch, register_compressed, search_version
 from graphbox.pipeline.run_data import RunData
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
@@ -36,25 +38,41 @@ def _run(context: StageContext) -> StageResult:
         task = config.models[config.export[name].model].task
         if task is None:
             raise _without_task(name)
-        versions[name], folder = new_version(context, "compress", name)
-        report[name] = compress_version(
-            parent,
-            settings,
-            versions[name],
-            folder,
-            evaluate=_evaluation(graph, splits[task], config.tasks[task]),
-            metric=config.tasks[task].deciding_metric,
-            bench=config.bench,
+        quality = Quality(
+            _evaluation(graph, splits[task], config.tasks[task]),
+            config.tasks[task].deciding_metric,
+            parent.measured_on,
         )
-        _register(context.workspace, folder, parent)
+        if settings.search is None:
+            version, folder = new_version(context, "compress", name)
+            report[name] = compress_version(parent, settings, version, folder, quality, config.bench)
+            register_compressed(context.workspace, Artifact.open(folder), parent)
+        else:
+            watch = Watch(partial(_show, context, name), context.stop.check)
+            report[name] = search_version(context.workspace, parent, settings, config.bench, quality, watch)
+        versions[name] = report[name]["version"]
     summary = ", ".join(f"{name} {_change(entry)}" for name, entry in report.items())
     return StageResult(summary, {"versions": versions}, {"compress": report})
 
 
 def compress_model(
-    workspace: Workspace, parent: ModelRecord, settings: CompressConfig, bench: BenchConfig
+    workspace: Workspace,
+    parent: ModelRecord,
+    settings: CompressConfig,
+    bench: BenchConfig,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Compress a model version of the workspace, measured on the task of the run that made it.
+
+    A model that comes from no run, or has no task, is measured by how far its answers agree with those of the
+    original.
+
+    Args:
+        workspace: where the model is.
+        parent: the version to compress.
+        settings: methods and limits; with a section `search` the models within them are searched for.
+        bench: target and threads.
+        watch: progress of a search.
 
     Returns:
         The report, as the stage gives it.
@@ -64,36 +82,27 @@ def compress_model(
         ConflictError: nodes are being forgotten.
         GateError: the result is too much worse; nothing is kept.
     """
-    if parent.task is None:
-        raise _without_task(parent.name)
-    if parent.run_id is None:
-        raise UsageError(
-            f"the model `{parent.name}` comes from no run of this workspace, so its task cannot be measured",
-            where=str(parent.path),
-        )
-    data = RunData.open(workspace, parent.run_id)
-    task = data.config.tasks[parent.task]
+    quality = _quality(workspace, parent)
     with workspace.without_forgetting():
+        if settings.search is not None:
+            return search_version(workspace, parent, settings, bench, quality, watch or Watch())
         version, folder = workspace.new_model_path(parent.name)
-        report = compress_version(
-            parent,
-            settings,
-            version,
-            folder,
-            evaluate=_evaluation(data.graph, data.split(parent.task), task),
-            metric=task.deciding_metric,
-            bench=bench,
-        )
-        _register(workspace, folder, parent)
+        report = compress_version(parent, settings, version, folder, quality, bench)
+        register_compressed(workspace, Artifact.open(folder), parent)
     return report
 
 
-def _register(workspace: Workspace, folder: Path, parent: ModelRecord) -> None:
-    """Make a compressed version known: it was measured as its parent was."""
-    measured = None
-    if parent.deciding_metric is not None and parent.measured_on is not None:
-        measured = MeasuredBy(parent.deciding_metric, parent.measured_on)
-    register(workspace, Artifact.open(folder), run_id=parent.run_id, measured=measured, parent=parent.version)
+def _quality(workspace: Workspace, parent: ModelRecord) -> Quality:
+    if parent.task is None or parent.run_id is None:
+        return Quality()
+    data = RunData.open(workspace, parent.run_id)
+    task = data.config.tasks[parent.task]
+    evaluate = _evaluation(data.graph, data.split(parent.task), task)
+    return Quality(evaluate, task.deciding_metric, parent.measured_on)
+
+
+def _show(context: StageContext, name: str, line: str, done: int, most: int) -> None:
+    context.progress.step(f"{name}: {line}", done, most, "models")
 
 
 def compress_version(
@@ -101,9 +110,7 @@ def compress_version(
     settings: CompressConfig,
     version: int,
     folder: Path,
-    *,
-    evaluate: Evaluate,
-    metric: str,
+    quality: Quality,
     bench: BenchConfig,
 ) -> dict[str, Any]:
     """Write a compressed version of ``parent`` into ``folder`` and return the report.
@@ -118,8 +125,8 @@ def compress_version(
         folder,
         settings,
         version=version,
-        metric=metric,
-        evaluate=evaluate,
+        metric=quality.metric,
+        evaluate=quality.evaluate,
         bench=bench,
     )
     return {"version": version, "parent": parent.version, **result.as_dict()}

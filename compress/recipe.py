@@ -1,0 +1,75 @@
+"""Recipes: which method each part of a model is compressed by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+__all__ = ["UNCHANGED", "Recipe"]
+
+UNCHANGED = "float32"
+"""Method that leaves a part as it is."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Methods for the parts of one model.
+
+    Attributes:
+        dense: method of the ONNX part; ``float32``: it stays as it is.
+        tables: codec of each table; tables that are not named stay as they are.
+        float_layers: products of the ONNX part that stay float32.
+        kept_neurons: fraction of the hidden neurons that are kept.
+    """
+
+    dense: str = UNCHANGED
+    tables: Mapping[str, str] = field(default_factory=dict)
+    float_layers: tuple[str, ...] = ()
+    kept_neurons: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """Digest of the recipe: equal recipes have equal keys, in any process."""
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def step(self) -> str:
+        """Line for the lineage of a version that was written by the recipe."""
+        return f"recipe {self.key}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the recipe as plain values."""
+        return {
+            "dense": self.dense,
+            "tables": dict(self.tables),
+            "float_layers": list(self.float_layers),
+            "kept_neurons": self.kept_neurons,
+        }
+
+    @classmethod
+    def of_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the recipe of `as_dict`."""
+        return cls(
+            dense=values["dense"],
+            tables=dict(values["tables"]),
+            float_layers=tuple(values["float_layers"]),
+            kept_neurons=values["kept_neurons"],
+        )
+
+    def __str__(self) -> str:
+        codecs = sorted(set(self.tables.values()))
+        rows = (
+            codecs[0]
+            if len(codecs) == 1
+            else ", ".join(f"{name} {self.tables[name]}" for name in self.tables)
+        )
+        parts = [f"dense {self.dense}", f"tables {rows or 'as they are'}"]
+        if self.float_layers:
+            parts.append(f"float32: {', '.join(self.float_layers)}")
+        if self.kept_neurons < 1:
+            parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
+        return "; ".join(parts)

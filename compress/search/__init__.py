@@ -1,0 +1,29 @@
+"""Search for compressed models within limits: recipes are tried, measured on the target and chosen among."""
+
+from __future__ import annotations
+
+from graphbox.compress.search.choice import choose, infeasible
+from graphbox.compress.search.page import report_page
+from graphbox.compress.search.report import Setting, report_document
+from graphbox.compress.search.search import Budget, Found, search
+from graphbox.compress.search.space import Space, ladder
+from graphbox.compress.search.trials import Latency, Trial, TrialLog
+from graphbox.compress.search.workbench import Target, Workbench
+
+__all__ = [
+    "Budget",
+    "Found",
+    "Latency",
+    "Setting",
+    "Space",
+    "Target",
+    "Trial",
+    "TrialLog",
+    "Workbench",
+    "choose",
+    "infeasible",
+    "ladder",
+    "report_document",
+    "report_page",
+    "search",
+]

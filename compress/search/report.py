@@ -1,0 +1,92 @@
+"""Document of a search: what was tried, the points that were written, errors of parts, how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphbox.compress.limits import Limits
+from graphbox.compress.search.choice import standard_error
+from graphbox.compress.search.search import Found
+from graphbox.compress.search.trials import Trial
+
+__all__ = ["Setting", "limit_texts", "report_document"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Facts about a search that its report repeats.
+
+    Attributes:
+        model: name of the model.
+        parent: version that was compressed.
+        metric: that decided.
+        limits: that were given.
+        command: that repeats the search.
+        environment: target, device and versions, in words.
+        layer_errors: relative error of the output when one layer alone is quantized, the largest first.
+        table_errors: relative error of each table, by codec.
+    """
+
+    model: str
+    parent: int
+    metric: str
+    limits: Limits
+    command: str
+    environment: str
+    layer_errors: Mapping[str, float] = field(default_factory=dict)
+    table_errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def report_document(
+    found: Found, setting: Setting, versions: Mapping[str, int], metrics_test: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the report as plain values.
+
+    Args:
+        found: outcome of the search.
+        setting: of the search.
+        versions: version numbers of the points, by key of the recipe.
+        metrics_test: of the chosen model on the test part; empty where there is none.
+    """
+    value = found.original.metrics[setting.metric]
+
+    def described(trial: Trial) -> dict[str, Any]:
+        document = {**trial.as_dict(), "key": trial.recipe.key, "name": str(trial.recipe)}
+        if trial.state == "measured":
+            exceeded = setting.limits.violations(trial.figures, setting.metric, value)
+            document["exceeds"] = [each.limit for each in exceeded]
+            document["standard_error"] = standard_error(
+                trial.metrics[setting.metric], trial.metrics.get("queries", 0)
+            )
+        return document
+
+    return {
+        "model": setting.model,
+        "parent": setting.parent,
+        "metric": setting.metric,
+        "limits": limit_texts(setting.limits),
+        "original": described(found.original),
+        "trials": [described(trial) for trial in found.trials],
+        "points": [{**described(trial), "version": versions.get(trial.recipe.key)} for trial in found.points],
+        "chosen": found.chosen.recipe.key,
+        "metrics_test": dict(metrics_test),
+        "rejected": [described(trial) for trial in found.rejected],
+        "layer_errors": dict(setting.layer_errors),
+        "table_errors": {name: dict(errors) for name, errors in setting.table_errors.items()},
+        "command": setting.command,
+        "environment": setting.environment,
+    }
+
+
+def limit_texts(limits: Limits) -> Sequence[str]:
+    """Return the limits as options of the command line."""
+    texts = [f"--min {name}={least:g}" for name, least in limits.minimums.items()]
+    if limits.max_size_bytes is not None:
+        texts.append(f"--max-size {limits.max_size_bytes}B")
+    if limits.max_p99_ms is not None:
+        texts.append(f"--max-p99 {limits.max_p99_ms:g}ms")
+    if limits.max_drop is not None:
+        texts.append(f"--max-drop {limits.max_drop}")
+    return texts

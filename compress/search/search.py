@@ -1,0 +1,169 @@
+"""The search: a ladder of uniform recipes, proposals within the limits, the choice and its proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from graphbox.compress.limits import Limits
+from graphbox.compress.recipe import Recipe
+from graphbox.compress.search.choice import choose, infeasible, refusal
+from graphbox.compress.search.pareto import pareto_indices, spread_out
+from graphbox.compress.search.sampler import objectives, propose
+from graphbox.compress.search.space import Space, ladder
+from graphbox.compress.search.trials import Latency, Trial, TrialLog
+from graphbox.compress.search.workbench import Workbench
+
+__all__ = ["Budget", "Found", "search"]
+
+_MOST_POINTS = 8
+_FINAL_SECONDS = 2.0
+
+Report = Callable[[Trial, int, int], None]
+"""Called with each finished trial, the number of trials so far, and how many there will be at most."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bounds of a search.
+
+    Attributes:
+        trials: recipes that are tried at most, those of earlier searches included.
+        seconds: after which none is begun; None: without a bound.
+        seed: of the proposals.
+    """
+
+    trials: int = 20
+    seconds: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """Outcome of a search.
+
+    Attributes:
+        original: measurements of the model itself.
+        trials: all of them, in order.
+        points: models of the Pareto set within the limits, measured together once more, the smallest first.
+        chosen: one of the points.
+        rejected: models that were within the limits only when they were measured first.
+    """
+
+    original: Trial
+    trials: Sequence[Trial]
+    points: Sequence[Trial]
+    chosen: Trial
+    rejected: Sequence[Trial]
+
+
+def search(
+    bench: Workbench,
+    space: Space,
+    limits: Limits,
+    metric: str,
+    log: TrialLog,
+    budget: Budget,
+    report: Report | None = None,
+    check: Callable[[], None] | None = None,
+) -> Found:
+    """Try recipes and return the models within the limits that none beats in size, latency and quality.
+
+    Args:
+        bench: builds and measures.
+        space: methods for each part.
+        limits: on the model; they guide the proposals and decide what is within.
+        metric: the one that decides, higher is better.
+        log: finished trials, of an earlier search that was killed too: they are not run again.
+        budget: trials and time.
+        report: called with each finished trial.
+        check: called before each trial; raises to stop.
+
+    Raises:
+        GateError: no model is within the limits; the message has the nearest one and the limit that binds.
+        UsageError: a limit is about a metric that is not measured.
+    """
+    original = _tried(bench, log, Recipe(), "ladder")
+    limits.check_metrics(original.metrics)
+    value = original.metrics[metric]
+    began = time.monotonic()
+    steps = iter([recipe for recipe in ladder(space) if log.find(recipe) is None])
+    while len(log) < budget.trials and not (budget.seconds and time.monotonic() - began >= budget.seconds):
+        if check is not None:
+            check()
+        recipe, source = next(steps, None), "ladder"
+        if recipe is None:
+            recipe, source = propose(space, list(log), limits, metric, value, budget.seed), "sampler"
+        if recipe is None:
+            break
+        trial = _tried(bench, log, recipe, source)
+        if report is not None:
+            report(trial, len(log), budget.trials)
+    return _decide(bench, original, list(log), limits, metric)
+
+
+def _tried(bench: Workbench, log: TrialLog, recipe: Recipe, source: str) -> Trial:
+    """Return the finished trial of a recipe; it is run where it was not."""
+    found = log.find(recipe)
+    if found is None:
+        found = bench.try_recipe(recipe, source)
+        log.add(found)
+    return found
+
+
+def _decide(bench: Workbench, original: Trial, trials: Sequence[Trial], limits: Limits, metric: str) -> Found:
+    value = original.metrics[metric]
+    measured = [trial for trial in trials if trial.state == "measured"]
+    within = [trial for trial in measured if not limits.violations(trial.figures, metric, value)]
+    rejected: list[Trial] = []
+    while within:
+        points = _points(within, limits, metric)
+        again = _measured_again(bench, points)
+        failed = [trial for trial in again if limits.violations(trial.figures, metric, value)]
+        if not failed:
+            chosen = choose(again, limits, metric)
+            return Found(original, trials, sorted(again, key=lambda each: each.size_bytes), chosen, rejected)
+        rejected += failed
+        keys = {trial.recipe.key for trial in failed}
+        within = [trial for trial in within if trial.recipe.key not in keys]
+    later = {trial.recipe.key: trial for trial in rejected}
+    last = [later.get(trial.recipe.key, trial) for trial in measured]
+    raise refusal(infeasible(last, limits, metric, value), len(trials))
+
+
+def _points(within: Sequence[Trial], limits: Limits, metric: str) -> list[Trial]:
+    """Return the Pareto set, thinned to a few models that cover it; the best one is among them."""
+    costs = np.array([objectives(trial, metric) for trial in within])
+    front = pareto_indices(costs)
+    chosen = choose(within, limits, metric)
+    kept = [place for place in front if within[place].recipe == chosen.recipe]
+    always = [front.index(place) for place in kept]
+    return [within[front[place]] for place in spread_out(costs[front], _MOST_POINTS, always)]
+
+
+def _measured_again(bench: Workbench, points: Sequence[Trial]) -> list[Trial]:
+    """Return points with latencies that were measured in turns with each other."""
+    with ExitStack() as stack:
+        models = {}
+        for trial in points:
+            built = stack.enter_context(bench.built(trial.recipe, trial.recipe.key))
+            models[trial.recipe.key] = stack.enter_context(bench.open(built.path))
+        latencies: Mapping[str, Latency] = bench.latencies(models, _FINAL_SECONDS)
+    return [replace(trial, latency=latencies[trial.recipe.key]) for trial in points]
+
+
+def as_dict(found: Found, metric: str) -> dict[str, Any]:
+    """Return the outcome as plain values."""
+    return {
+        "metric": metric,
+        "original": found.original.as_dict(),
+        "trials": [trial.as_dict() for trial in found.trials],
+        "points": [trial.as_dict() for trial in found.points],
+        "chosen": found.chosen.recipe.key,
+        "rejected": [trial.as_dict() for trial in found.rejected],
+    }

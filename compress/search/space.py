@@ -1,0 +1,97 @@
+"""Choices of a search: the methods that each part of a model may be compressed by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from graphbox.compress.recipe import UNCHANGED, Recipe
+
+__all__ = ["Choice", "Space", "ladder"]
+
+_MOST_FLOAT_LAYERS = 3
+
+Choice = str | int | float
+"""Value of one parameter."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Methods that may be combined.
+
+    Attributes:
+        tables: codecs of each table, the largest first.
+        dense: methods of the ONNX part, the most precise first; only ``float32`` where there is none.
+        layers: quantizable products of the ONNX part, the most sensitive first.
+        kept_neurons: fractions of the hidden neurons.
+    """
+
+    tables: Mapping[str, tuple[str, ...]]
+    dense: tuple[str, ...] = (UNCHANGED,)
+    layers: tuple[str, ...] = ()
+    kept_neurons: tuple[float, ...] = (1.0,)
+
+    @property
+    def parameters(self) -> dict[str, tuple[Choice, ...]]:
+        """Values of each parameter that has more than one."""
+        all_of_them: dict[str, tuple[Choice, ...]] = {
+            "dense": self.dense,
+            "float_layers": tuple(range(min(len(self.layers), _MOST_FLOAT_LAYERS) + 1)),
+            "kept_neurons": self.kept_neurons,
+            **{f"table.{name}": codecs for name, codecs in self.tables.items()},
+        }
+        return {name: values for name, values in all_of_them.items() if len(values) > 1}
+
+    def recipe(self, values: Mapping[str, Choice]) -> Recipe:
+        """Return the recipe of chosen values; parameters that are left out have their only value."""
+        dense = str(values.get("dense", self.dense[0]))
+        float_layers = int(values.get("float_layers", 0)) if dense != UNCHANGED else 0
+        codecs = {name: str(values.get(f"table.{name}", known[0])) for name, known in self.tables.items()}
+        return Recipe(
+            dense=dense,
+            tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
+            float_layers=tuple(sorted(self.layers[:float_layers])),
+            kept_neurons=float(values.get("kept_neurons", self.kept_neurons[0])),
+        )
+
+    def values(self, recipe: Recipe) -> dict[str, Choice]:
+        """Return the values that `recipe` makes a recipe of.
+
+        Raises:
+            KeyError: the recipe is outside of the space.
+        """
+        found: dict[str, Choice] = {
+            "dense": recipe.dense,
+            "float_layers": len(recipe.float_layers),
+            "kept_neurons": recipe.kept_neurons,
+            **{f"table.{name}": recipe.tables.get(name, UNCHANGED) for name in self.tables},
+        }
+        for name, known in self.parameters.items():
+            if found[name] not in known:
+                raise KeyError(name)
+        if self.recipe(found) != recipe:
+            raise KeyError("recipe")
+        return {name: found[name] for name in self.parameters}
+
+
+def ladder(space: Space) -> Iterator[Recipe]:
+    """Give the recipes that a search tries first, from large to small: the same method for all tables.
+
+    The original; each codec for all tables; each method of the ONNX part; then each codec with each method
+    that leaves the neurons as they are.
+    """
+    codecs = list(dict.fromkeys(codec for known in space.tables.values() for codec in known))
+    uniform: list[dict[str, Choice]] = [
+        {f"table.{name}": codec if codec in known else known[-1] for name, known in space.tables.items()}
+        for codec in codecs
+    ] or [{}]
+    methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
+    both = [{**rows, **method} for rows in uniform for method in methods]
+    steps: list[dict[str, Choice]] = [*uniform, *methods, *both]
+    recipes = [space.recipe(_complete(space, dict(values))) for values in steps]
+    yield from {recipe.key: recipe for recipe in recipes}.values()
+
+
+def _complete(space: Space, values: dict[str, Choice]) -> dict[str, Choice]:
+    """Add the first value, the most precise one, of what was not chosen."""
+    return {**{name: known[0] for name, known in space.parameters.items()}, **values}

@@ -1,0 +1,133 @@
+"""Trials of a search, kept in a file: what was finished is never run again, whatever ends the process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from graphbox.compress.limits import Figures
+from graphbox.compress.recipe import Recipe
+from graphbox.durable import flush_to_disk
+
+__all__ = ["Latency", "Trial", "TrialLog"]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Latency of one call on the target, measured in turns with the original model.
+
+    Attributes:
+        p50_ms: median.
+        p50_min_ms: smallest median of a repeat.
+        p50_max_ms: largest median of a repeat.
+        p99_ms: 99th percentile, the median over the repeats.
+        original_p50_ms: median of the original model in the same turns.
+        original_p99_ms: 99th percentile of the original model in the same turns.
+    """
+
+    p50_ms: float
+    p50_min_ms: float
+    p50_max_ms: float
+    p99_ms: float
+    original_p50_ms: float
+    original_p99_ms: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One recipe, tried.
+
+    Attributes:
+        recipe: what was done.
+        source: the part of the search that proposed it: ``ladder``, ``budget`` or ``sampler``.
+        state: ``measured``, or ``refused`` where the model or the target does not allow the recipe.
+        reason: why it was refused.
+        size_bytes: of the version.
+        parts_bytes: of the ONNX part, the tables and the rest.
+        metrics: on the validation part.
+        latency: on the target.
+        seconds: that the trial took.
+    """
+
+    recipe: Recipe
+    source: str
+    state: Literal["measured", "refused"]
+    reason: str | None = None
+    size_bytes: int = 0
+    parts_bytes: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    latency: Latency | None = None
+    seconds: float = 0.0
+
+    @property
+    def figures(self) -> Figures:
+        """What limits are about."""
+        return Figures(self.size_bytes, None if self.latency is None else self.latency.p99_ms, self.metrics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the trial as plain values."""
+        latency = None if self.latency is None else vars(self.latency)
+        return {**vars(self), "recipe": self.recipe.as_dict(), "latency": latency}
+
+    @classmethod
+    def of_dict(cls, values: Mapping[str, Any]) -> Trial:
+        """Return the trial of `as_dict`."""
+        latency = values["latency"]
+        return cls(
+            **{
+                **values,
+                "recipe": Recipe.of_dict(values["recipe"]),
+                "latency": None if latency is None else Latency(**latency),
+            }
+        )
+
+
+class TrialLog:
+    """Finished trials of one search, in order: a file of JSON lines, each flushed to the disk.
+
+    A line that a killed process left unfinished is dropped.
+
+    Args:
+        path: of the file; its folder is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._trials: dict[str, Trial] = {}
+        whole = 0
+        if path.exists():
+            content = path.read_bytes()
+            for line in content.splitlines(keepends=True):
+                if not line.endswith(b"\n"):
+                    break
+                whole += len(line)
+                trial = Trial.of_dict(json.loads(line))
+                self._trials[trial.recipe.key] = trial
+            if whole < len(content):
+                os.truncate(path, whole)
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self._trials.values())
+
+    def find(self, recipe: Recipe) -> Trial | None:
+        """Return the trial of a recipe; None: it was not tried."""
+        return self._trials.get(recipe.key)
+
+    def add(self, trial: Trial) -> None:
+        """Keep a finished trial; it is on the disk when this returns."""
+        line = json.dumps(trial.as_dict(), separators=(",", ":")) + "\n"
+        is_new = not self._path.exists()
+        with self._path.open("ab") as stream:
+            stream.write(line.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        if is_new:
+            flush_to_disk(self._path.parent)
+        self._trials[trial.recipe.key] = trial

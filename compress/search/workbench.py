@@ -1,0 +1,189 @@
+"""Builds the model of a recipe and measures its bytes, quality on the validation part and latency."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from graphbox.artifact import Artifact, ArtifactWriter, Lineage
+from graphbox.compress.apply import Evaluate, write_recipe
+from graphbox.compress.recipe import Recipe
+from graphbox.compress.report import sizes_of
+from graphbox.compress.search.trials import Latency, Trial
+from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy.bench import BatchLatency, bench_together
+from graphbox.errors import DataError, FormatError, UnsupportedError, UsageError, did_you_mean
+
+__all__ = ["Target", "Workbench", "check_metric"]
+
+_REFUSALS = (DataError, FormatError, UnsupportedError)
+"""Errors that say that a recipe does not suit a model or a target, and not that the search cannot proceed."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where, and in what calls, models are measured.
+
+    Attributes:
+        name: an adapter's name, ``adapter/device``, or ``auto``.
+        threads: that one call may use.
+        batch: queries of one call.
+        seconds: of timed calls of each model and trial.
+    """
+
+    name: str = "auto"
+    threads: int = 1
+    batch: int = 1
+    seconds: float = 0.5
+
+
+class Workbench:
+    """Tries recipes on one model version. A context manager: the original stays open in between.
+
+    Args:
+        artifact: the original.
+        folder: for models that are being measured; what is in it may be removed.
+        target: where to measure.
+        evaluate: returns the task's metrics of an open model on a part.
+        metric: the one that decides.
+    """
+
+    def __init__(
+        self, artifact: Artifact, folder: Path, target: Target, evaluate: Evaluate, metric: str
+    ) -> None:
+        self._artifact = artifact
+        self._folder = folder
+        self._target = target
+        self._evaluate = evaluate
+        self._metric = metric
+        self._original: DeployedModel | None = None
+
+    def __enter__(self) -> Self:
+        _remove(self._folder)
+        self._folder.mkdir(parents=True)
+        self._original = self.open(self._artifact.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._original is not None:
+            self._original.close()
+        _remove(self._folder)
+
+    @property
+    def original(self) -> DeployedModel:
+        """The original, open on the target."""
+        assert self._original is not None, "used outside of its context"  # noqa: S101 - a mistake of the caller
+        return self._original
+
+    def open(self, path: Path) -> DeployedModel:
+        """Open a model version on the target; its files were just written, or verified before."""
+        return open_model(path, target=self._target.name, threads=self._target.threads, verify=False)
+
+    def try_recipe(self, recipe: Recipe, source: str) -> Trial:
+        """Build and measure the model of a recipe.
+
+        Raises:
+            GraphboxError: nothing can be measured here at all: the disk is full, the target is away.
+        """
+        began = time.perf_counter()
+        try:
+            with self.built(recipe, "candidate") as built, self.open(built.path) as model:
+                metrics = self.measured(model)
+                latency = self.latencies({recipe.key: model})[recipe.key]
+                parts = sizes_of(built.manifest)
+        except _REFUSALS as error:
+            return Trial(recipe, source, "refused", reason=error.message, seconds=time.perf_counter() - began)
+        return Trial(
+            recipe,
+            source,
+            "measured",
+            size_bytes=sum(parts.values()),
+            parts_bytes=parts,
+            metrics=metrics,
+            latency=latency,
+            seconds=time.perf_counter() - began,
+        )
+
+    @contextmanager
+    def built(self, recipe: Recipe, name: str) -> Iterator[Artifact]:
+        """Yield the model of a recipe; it is removed afterwards. The original is not written again."""
+        if recipe == Recipe():
+            yield self._artifact
+            return
+        path = self._folder / name
+        _remove(path)
+        try:
+            yield self.write(recipe, path, self._artifact.manifest.version)
+        finally:
+            _remove(path)
+
+    def write(self, recipe: Recipe, path: Path, version: int, check: Any = None) -> Artifact:
+        """Write the model of a recipe as a version of its own; see `ArtifactWriter.commit`."""
+        manifest = self._artifact.manifest
+        with ArtifactWriter(path) as writer:
+            steps = write_recipe(self._artifact, writer, recipe, self.original).steps
+            return writer.commit(
+                name=manifest.name,
+                version=version,
+                kind=manifest.kind,
+                task=manifest.task,
+                dim=manifest.dim,
+                targets=manifest.targets,
+                metrics=manifest.metrics,
+                lineage=Lineage(
+                    run=manifest.lineage.run,
+                    graph=manifest.lineage.graph,
+                    parent=f"{manifest.name}/{manifest.version}",
+                    steps=(*manifest.lineage.steps, *steps, recipe.step),
+                ),
+                check=check,
+            )
+
+    def measured(self, model: DeployedModel) -> dict[str, float]:
+        """Return the metrics of a model on the validation part."""
+        metrics = {name: float(value) for name, value in self._evaluate(model, "validation").items()}
+        check_metric(self._metric, metrics)
+        return metrics
+
+    def latencies(
+        self, models: Mapping[str, DeployedModel], seconds: float | None = None
+    ) -> dict[str, Latency]:
+        """Return the latency of each model, measured in turns with the original and the others."""
+        batch = self._target.batch
+        reports = bench_together({"": self.original, **models}, (batch,), seconds or self._target.seconds)
+        original = reports[""].batches[0]
+        return {name: _latency(reports[name].batches[0], original) for name in models}
+
+
+def check_metric(metric: str, metrics: Mapping[str, float]) -> None:
+    """Reject a deciding metric that is not measured.
+
+    Raises:
+        UsageError: it is not among the metrics.
+    """
+    if metric not in metrics:
+        raise UsageError(
+            f"expected one of the measured metrics {sorted(metrics)}, received `{metric}`",
+            hint=did_you_mean(metric, metrics),
+        )
+
+
+def _latency(found: BatchLatency, original: BatchLatency) -> Latency:
+    return Latency(
+        p50_ms=found.p50_ms,
+        p50_min_ms=found.p50_min_ms,
+        p50_max_ms=found.p50_max_ms,
+        p99_ms=found.p99_ms,
+        original_p50_ms=original.p50_ms,
+        original_p99_ms=original.p99_ms,
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)

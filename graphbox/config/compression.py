@@ -1,0 +1,95 @@
+"""Section `compress` of the run file: methods, limits and the search for the models within them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from graphbox.config.byte_size import ByteSize
+from graphbox.config.section import PositiveFloat, PositiveInt, Section
+from graphbox.errors import UsageError
+
+_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+
+
+@dataclass(frozen=True)
+class MaxDrop:
+    """Largest allowed drop of a metric.
+
+    Attributes:
+        value: of the metric itself, or a fraction of what the original reaches.
+        relative: whether it is a fraction.
+    """
+
+    value: float
+    relative: bool = False
+
+    def floor(self, original: float) -> float:
+        """Return the least allowed value of the metric, given that of the original."""
+        return original - self.value * (abs(original) if self.relative else 1.0)
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:g}%" if self.relative else f"{self.value:g}"
+
+
+def parse_max_drop(given: float | str) -> MaxDrop:
+    """Return a drop from ``0.005`` (of the metric itself) or ``0.5%`` (of what the original reaches).
+
+    Raises:
+        UsageError: it is neither, or not between 0 and 1.
+    """
+    percent = _PERCENT.fullmatch(str(given))
+    try:
+        drop = MaxDrop(float(given)) if percent is None else MaxDrop(float(percent[1]) / 100, relative=True)
+    except ValueError:
+        drop = MaxDrop(-1.0)
+    if isinstance(given, bool) or not 0 <= drop.value <= 1:
+        raise UsageError(
+            f"expected a drop like 0.005 or 0.5%, between 0 and 1, received `{given}`", where="--max-drop"
+        )
+    return drop
+
+
+def _check_max_drop(given: Any) -> Any:
+    try:
+        parse_max_drop(given)
+    except UsageError:
+        raise PydanticCustomError("max_drop", "expected a drop like 0.005 or 0.5%, between 0 and 1") from None
+    return given
+
+
+class SearchConfig(Section):
+    """What a compressed model may cost and must reach, and how many models are tried."""
+
+    max_size: ByteSize | None = None
+    """Largest size of the model version in bytes."""
+    max_p99_ms: PositiveFloat | None = None
+    """Largest 99th percentile of the latency of one call on `bench.target`, in milliseconds."""
+    min: dict[str, float] = Field(default_factory=dict)
+    """Least values of metrics on the validation part, e.g. `recall@20: 0.40`."""
+    trials: PositiveInt = 20
+    """Models that are tried at most."""
+    minutes: PositiveFloat | None = None
+    """Time after which no trial is begun; without it there is no bound."""
+    batch: PositiveInt = 1
+    """Queries of one call whose latency is measured."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the proposals."""
+
+
+class CompressConfig(Section):
+    """How an artifact becomes smaller, and how much worse it may become."""
+
+    dense: Literal["float32", "int8"] = "int8"
+    """Precision of the ONNX model's weights; int8 is dynamic quantization."""
+    tables: Literal["float32", "float16", "int8"] = "int8"
+    """Precision of the embedding rows; int8 has a scale and a bias for each row."""
+    max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01
+    """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
+    `0.5%`; more is refused with exit code 6."""
+    search: SearchConfig | None = None
+    """Search for the models within limits; `dense` and `tables`, where they are given, are not searched."""

@@ -1,0 +1,332 @@
+"""Search for compressed versions of a model of the workspace: what is kept of it, and what it writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphbox.artifact import Artifact
+from graphbox.config import BenchConfig, CompressConfig, SearchConfig, parse_max_drop
+from graphbox.durable import write_atomically
+from graphbox.errors import GateError
+from graphbox.pipeline.artifacts import MeasuredBy, register
+from graphbox.workspace import ModelRecord, Workspace
+
+if TYPE_CHECKING:
+    from graphbox.compress import Evaluate
+    from graphbox.compress.limits import Limits
+    from graphbox.compress.search import Found, Space, Trial, Workbench
+    from graphbox.deploy import DeployedModel
+
+_FOLDER = "compress"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a model is.
+
+    Attributes:
+        evaluate: returns the metrics of an open model on a part; None: agreement with the original.
+        metric: the one that decides.
+        measured_on: digest of what it is measured on; None: not known.
+    """
+
+    evaluate: Evaluate | None = None
+    metric: str = "agreement"
+    measured_on: str | None = None
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a search reports to, and asks whether to stop.
+
+    Attributes:
+        step: called with a line about each trial, trials done, and trials at most.
+        check: raises to stop.
+    """
+
+    step: Callable[[str, int, int], None] = field(default=lambda *_: None)
+    check: Callable[[], None] = field(default=lambda: None)
+
+
+def search_version(
+    workspace: Workspace,
+    parent: ModelRecord,
+    settings: CompressConfig,
+    bench: BenchConfig,
+    quality: Quality,
+    watch: Watch,
+) -> dict[str, Any]:
+    """Search for models within limits and write those of the Pareto set as versions of the model.
+
+    Finished trials are kept in the workspace: a search that was killed continues, and one with other limits
+    begins with what is known.
+
+    Args:
+        workspace: where the model is.
+        parent: the version to compress.
+        settings: limits, and methods that are not searched.
+        bench: target and threads.
+        quality: how good a model is.
+        watch: progress.
+
+    Returns:
+        The report of a compression, of the chosen version, with the document of the search under ``search``.
+
+    Raises:
+        GateError: no model is within the limits; nothing is written.
+    """
+    from graphbox.compress.agreement import Agreement
+    from graphbox.compress.search import Budget, Target, TrialLog, Workbench, search
+
+    wanted = settings.search or SearchConfig()
+    artifact = Artifact.open(parent.path)
+    target = Target(bench.target, bench.threads, wanted.batch)
+    evaluate = quality.evaluate or _late(lambda: Agreement(workbench.original))
+    folder = workspace.root / _FOLDER / parent.name
+    workbench = Workbench(artifact, folder / f".models-{parent.version}", target, evaluate, quality.metric)
+    with workbench:
+        environment = _environment(workbench.original, target.batch)
+        key = _key(artifact, quality, target, environment)
+        kept = folder / f"{parent.version}-{key}"
+        kept.mkdir(parents=True, exist_ok=True)
+        limits = limits_of(settings)
+        seconds = None if wanted.minutes is None else 60 * wanted.minutes
+        found = search(
+            workbench,
+            _space(settings, artifact),
+            limits,
+            quality.metric,
+            TrialLog(kept / "trials.jsonl"),
+            Budget(wanted.trials, seconds, wanted.seed),
+            lambda trial, done, most: watch.step(_line(trial, quality.metric), done, most),
+            watch.check,
+        )
+        versions, metrics_test = _write_points(workspace, parent, workbench, found, quality)
+    return _report(parent, settings, quality, found, versions, metrics_test, environment, kept)
+
+
+def limits_of(settings: CompressConfig) -> Limits:
+    """Return the limits of a section `compress`; its `max_drop` holds as well."""
+    from graphbox.compress.limits import Limits
+
+    wanted = settings.search or SearchConfig()
+    return Limits(
+        max_size_bytes=wanted.max_size,
+        max_p99_ms=wanted.max_p99_ms,
+        minimums=wanted.min,
+        max_drop=parse_max_drop(settings.max_drop),
+    )
+
+
+def _space(settings: CompressConfig, artifact: Artifact) -> Space:
+    """Return the methods to combine: all of those of a part for which the settings name none."""
+    from graphbox.compress.apply import dense_methods, table_codecs
+    from graphbox.compress.search import Space
+
+    given = settings.model_fields_set
+    tables = {
+        name: (settings.tables,) if "tables" in given else table_codecs(spec)
+        for name, spec in artifact.manifest.tables.items()
+    }
+    dense = (settings.dense,) if "dense" in given else dense_methods(artifact)
+    return Space(tables=tables, dense=dense)
+
+
+def _write_points(
+    workspace: Workspace,
+    parent: ModelRecord,
+    workbench: Workbench,
+    found: Found,
+    quality: Quality,
+) -> tuple[dict[str, int], dict[str, float]]:
+    """Write the points as versions, the chosen one last, and measure that one on the test part.
+
+    Returns:
+        Version numbers by key of the recipe, and the metrics on the test part.
+    """
+    from graphbox.compress.recipe import Recipe
+
+    versions: dict[str, int] = {}
+    metrics_test: dict[str, float] = {}
+    for trial in sorted(found.points, key=lambda each: each.recipe == found.chosen.recipe):
+        if trial.recipe == Recipe():  # the original, which is a version already
+            versions[trial.recipe.key] = parent.version
+            continue
+        is_chosen = trial.recipe == found.chosen.recipe
+        written = _written(workspace, parent, trial, needs_test=is_chosen and quality.evaluate is not None)
+        if written is not None:
+            versions[trial.recipe.key] = written.version
+            if is_chosen and parent.task is not None:
+                metrics_test.update(written.metrics.get(parent.task, {}))
+            continue
+        version, path = workspace.new_model_path(parent.name)
+
+        def judge(
+            built: Artifact, trial: Trial = trial, is_chosen: bool = is_chosen
+        ) -> Mapping[str, Mapping[str, float]]:
+            with workbench.open(built.path) as model:
+                _check_equal(trial, workbench.measured(model), quality.metric)
+                if is_chosen and quality.evaluate is not None:
+                    metrics_test.update(quality.evaluate(model, "test"))
+            task = built.manifest.task
+            return {} if task is None or not is_chosen else {task: metrics_test}
+
+        artifact = workbench.write(trial.recipe, path, version, judge)
+        register_compressed(workspace, artifact, parent)
+        versions[trial.recipe.key] = version
+    return versions, metrics_test
+
+
+def _written(
+    workspace: Workspace, parent: ModelRecord, trial: Trial, *, needs_test: bool
+) -> ModelRecord | None:
+    """Return the version that an earlier search, or one that was killed, wrote of a recipe.
+
+    Args:
+        workspace: where to look.
+        parent: the version that was compressed.
+        trial: the recipe.
+        needs_test: whether the version has to have metrics of the test part.
+    """
+    for record in workspace.models(parent.name):
+        if record.parent != parent.version or (needs_test and not record.metrics):
+            continue
+        if Artifact.open(record.path, verify=False).manifest.lineage.steps[-1:] == (trial.recipe.step,):
+            return record
+    return None
+
+
+def register_compressed(workspace: Workspace, artifact: Artifact, parent: ModelRecord) -> None:
+    """Make a compressed version known: it was measured as its parent was."""
+    measured = None
+    if parent.deciding_metric is not None and parent.measured_on is not None:
+        measured = MeasuredBy(parent.deciding_metric, parent.measured_on)
+    register(workspace, artifact, run_id=parent.run_id, measured=measured, parent=parent.version)
+
+
+def _check_equal(trial: Trial, metrics: Mapping[str, float], metric: str) -> None:
+    """Refuse a version that is worse than its trial was: what limits were checked on must be what is written.
+
+    Raises:
+        GateError: it is worse by more than rounding.
+    """
+    if not metrics[metric] >= trial.metrics[metric] - 1e-3 * abs(trial.metrics[metric]):
+        raise GateError(
+            f"expected {metric} {trial.metrics[metric]:g} of the version that was tried, received "
+            f"{metrics[metric]:g}",
+            hint="nothing was written; remove the search with `graphbox models rm`, and search again",
+        )
+
+
+def _report(
+    parent: ModelRecord,
+    settings: CompressConfig,
+    quality: Quality,
+    found: Found,
+    versions: Mapping[str, int],
+    metrics_test: Mapping[str, float],
+    environment: Mapping[str, Any],
+    kept: Path,
+) -> dict[str, Any]:
+    from graphbox.compress.report import BeforeAfter, MetricDrop
+    from graphbox.compress.search import Setting, report_document, report_page
+
+    limits = limits_of(settings)
+    setting = Setting(
+        model=parent.name,
+        parent=parent.version,
+        metric=quality.metric,
+        limits=limits,
+        command=_command(parent, settings, limits),
+        environment=", ".join(f"{name} {value}" for name, value in environment.items()),
+    )
+    document = report_document(found, setting, versions, metrics_test)
+    with write_atomically(kept / "report.json") as stream:
+        stream.write(json.dumps(document, indent=1).encode())
+    with write_atomically(kept / "report.html") as stream:
+        stream.write(report_page(document).encode())
+    original, chosen = found.original, found.chosen
+    before, after = original.metrics[quality.metric], chosen.metrics[quality.metric]
+    floor = before if limits.max_drop is None else limits.max_drop.floor(before)
+    parts = {
+        part: vars(BeforeAfter(size, chosen.parts_bytes[part])) for part, size in original.parts_bytes.items()
+    }
+    return {
+        "version": versions[chosen.recipe.key],
+        "parent": parent.version,
+        "metric": vars(MetricDrop(quality.metric, before, after, before - after, before - floor)),
+        "metrics_before": dict(original.metrics),
+        "metrics_after": dict(chosen.metrics),
+        "metrics_test": dict(metrics_test),
+        "size_bytes": vars(BeforeAfter(original.size_bytes, chosen.size_bytes)),
+        "parts_bytes": parts,
+        "dense": None,
+        "tables": {},
+        "search": {**document, "report": str(kept / "report.html")},
+    }
+
+
+def _command(parent: ModelRecord, settings: CompressConfig, limits: Limits) -> str:
+    from graphbox.compress.search.report import limit_texts
+
+    wanted = settings.search or SearchConfig()
+    options = [*limit_texts(limits), f"--trials {wanted.trials}"]
+    given = settings.model_fields_set
+    options += [f"--{name} {getattr(settings, name)}" for name in ("dense", "tables") if name in given]
+    return f"graphbox compress {shlex.quote(parent.name)} --version {parent.version} {' '.join(options)}"
+
+
+def _environment(model: DeployedModel, batch: int) -> dict[str, Any]:
+    """Return what latencies depend on besides the model."""
+    from graphbox.deploy.select import targets
+
+    effective = model.effective
+    found = next(
+        (
+            each.device
+            for each in targets(effective["adapter"])
+            if each.device is not None and each.device.name == effective["device"]
+        ),
+        None,
+    )
+    return {
+        "target": f"{effective['adapter']}/{effective['device']}",
+        "device": "" if found is None else found.description,
+        "runtime": effective["runtime"],
+        "threads": effective["threads"],
+        "batch": batch,
+        "machine": platform.machine(),
+    }
+
+
+def _key(artifact: Artifact, quality: Quality, target: Any, environment: Mapping[str, Any]) -> str:
+    """Return the digest of all that figures of trials depend on; limits and methods are no part of it."""
+    files = {name: record.sha256 for name, record in artifact.manifest.files.items()}
+    values = [_FORMAT, files, quality.metric, quality.measured_on, vars(target), dict(environment)]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _line(trial: Trial, metric: str) -> str:
+    if trial.state == "refused":
+        return f"{trial.recipe}: refused"
+    return f"{trial.recipe}: {trial.size_bytes / 1e6:.2f} MB, {metric} {trial.metrics[metric]:.4f}"
+
+
+def _late(make: Callable[[], Evaluate]) -> Evaluate:
+    """Return an evaluation that is made when it is first called."""
+    made: list[Evaluate] = []
+
+    def evaluate(model: DeployedModel, part: Any) -> Mapping[str, float]:
+        if not made:
+            made.append(make())
+        return made[0](model, part)
+
+    return evaluate

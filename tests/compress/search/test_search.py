@@ -1,0 +1,162 @@
+"""Searches on a real model: within limits, repeatable, resumed after kill -9, refused with figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphbox.artifact import Artifact
+from graphbox.compress.agreement import Agreement
+from graphbox.compress.limits import Limits
+from graphbox.compress.recipe import Recipe
+from graphbox.compress.search import (
+    Budget,
+    Found,
+    Setting,
+    Space,
+    Target,
+    TrialLog,
+    Workbench,
+    report_document,
+    report_page,
+    search,
+)
+from graphbox.config import parse_max_drop
+from graphbox.errors import GateError, UsageError
+from tests.artifact.sample_model import make_model, write_encoder
+
+METRIC = "agreement"
+SPACE = Space(
+    tables=dict.fromkeys(("package", "tag", "target"), ("float32", "float16", "int8")),
+    dense=("float32", "int8"),
+)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("models")
+    return write_encoder(folder / "sample" / "1", make_model(packages=300, tags=20))
+
+
+def run(artifact: Artifact, folder: Path, limits: Limits, trials: int = 9, space: Space = SPACE) -> Found:
+    """Search with agreement with the original as the quality."""
+    folder.mkdir(exist_ok=True)
+    made: list[Agreement] = []
+
+    def evaluate(model: object, part: str) -> Mapping[str, float]:
+        made[:] = made or [Agreement(bench.original)]
+        return made[0](model, part)  # type: ignore[arg-type]
+
+    bench = Workbench(artifact, folder / "models", Target("onnxruntime", seconds=0.02), evaluate, METRIC)
+    with bench:
+        return search(bench, space, limits, METRIC, TrialLog(folder / "trials.jsonl"), Budget(trials))
+
+
+def test_the_smallest_model_within_the_drop_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_drop=parse_max_drop("30%"))
+    found = run(artifact, tmp_path / "search", limits)
+    assert len(found.trials) == 9
+    assert found.original.metrics[METRIC] == 1.0
+    assert found.chosen.size_bytes == min(trial.size_bytes for trial in found.points)
+    assert found.chosen.size_bytes < found.original.size_bytes
+    assert found.chosen.metrics[METRIC] >= 0.7
+    assert not list((tmp_path / "search").glob("models*"))
+    proposals = [trial for trial in found.trials if trial.source == "sampler"]
+    assert all(trial.state == "measured" for trial in found.trials)
+    assert len({trial.recipe.key for trial in found.trials}) == 9
+    assert not proposals or proposals[0] == found.trials[-len(proposals)]
+
+
+def test_without_a_limit_of_quality_the_best_model_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
+    half = 9 * sum(record.bytes for record in artifact.manifest.files.values()) // 10
+    found = run(artifact, tmp_path / "search", Limits(max_size_bytes=half))
+    within = [trial for trial in found.trials if trial.size_bytes <= half]
+    assert found.chosen.size_bytes <= half
+    assert found.chosen.metrics[METRIC] == max(trial.metrics[METRIC] for trial in within)
+
+
+def test_infeasible_limits_name_what_binds_and_the_nearest_model(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_size_bytes=1000, max_drop=parse_max_drop(0.5))
+    with pytest.raises(
+        GateError, match=r"none of 9 tried is; .* exceeds --max-size 1000 \(it has \d+\)"
+    ) as refused:
+        run(artifact, tmp_path / "search", limits)
+    assert "exceed --max-size alone" in refused.value.message
+    assert refused.value.exit_code == 6
+
+
+def test_other_limits_begin_with_what_is_known(artifact: Artifact, tmp_path: Path) -> None:
+    run(artifact, tmp_path / "search", Limits(max_drop=parse_max_drop(0.5)), trials=6)
+    before = (tmp_path / "search" / "trials.jsonl").read_bytes()
+    run(artifact, tmp_path / "search", Limits(max_drop=parse_max_drop(0.2)), trials=6)
+    assert (tmp_path / "search" / "trials.jsonl").read_bytes() == before
+
+
+def test_a_minimum_of_an_unknown_metric_is_refused(artifact: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected one of the measured metrics"):
+        run(artifact, tmp_path / "search", Limits(minimums={"recall@20": 0.4}))
+
+
+KILLED = """
+import json, sys
+from pathlib import Path
+from graphbox.artifact import Artifact
+from graphbox.compress.limits import Limits
+from graphbox.config import parse_max_drop
+from tests.compress.search.test_search import run
+folder = Path(sys.argv[2])
+limits = Limits(max_drop=parse_max_drop(0.5))
+found = run(Artifact.open(sys.argv[1]), folder, limits, trials=6)  # the ladder: proposals follow latencies
+print(json.dumps([trial.recipe.key for trial in found.trials]))
+"""
+
+
+def test_a_search_that_is_killed_continues_and_tries_the_same(artifact: Artifact, tmp_path: Path) -> None:
+    whole = run(artifact, tmp_path / "whole", Limits(max_drop=parse_max_drop(0.5)), trials=6)
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    command = [sys.executable, "-c", KILLED, str(artifact.path), str(folder)]
+    log = folder / "trials.jsonl"
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        known = len(log.read_bytes().splitlines()) if log.exists() else 0
+        wanted = min(known + int(rng.integers(1, 3)), 5)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and (len(log.read_bytes().splitlines()) if log.exists() else 0) < wanted:
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    finished = log.read_bytes().splitlines()
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert log.read_bytes().splitlines()[: len(finished)] == finished
+    assert json.loads(result.stdout) == [trial.recipe.key for trial in whole.trials]
+
+
+def test_the_report_has_every_trial_and_needs_nothing_else(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_size_bytes=10**9, max_drop=parse_max_drop("30%"))
+    found = run(artifact, tmp_path / "search", limits, trials=4)
+    setting = Setting("<sample>", 1, METRIC, limits, "graphbox compress sample", "here")
+    versions = {trial.recipe.key: number for number, trial in enumerate(found.points, 1)}
+    document = report_document(found, setting, versions, {})
+    assert json.loads(json.dumps(document)) == document
+    assert document["limits"] == ["--max-size 1000000000B", "--max-drop 30%"]
+    page = report_page(document)
+    assert page.count("<circle") == 4
+    assert "&lt;sample&gt;" in page
+    assert "<script" not in page
+    assert "http" not in page
+
+
+def test_recipes_that_do_not_suit_are_noted_and_passed_over(artifact: Artifact, tmp_path: Path) -> None:
+    vectors = Space(tables=SPACE.tables, dense=("float32", "float8"))
+    with pytest.raises(UsageError):
+        run(artifact, tmp_path / "search", Limits(), space=vectors, trials=20)
+    assert Recipe("float8").key not in (tmp_path / "search" / "trials.jsonl").read_text()

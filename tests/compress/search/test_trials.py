@@ -1,0 +1,51 @@
+"""The file of finished trials: it survives a kill at any byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphbox.compress.recipe import Recipe
+from graphbox.compress.search import Latency, Trial, TrialLog
+
+
+def trial(number: int) -> Trial:
+    """Return a trial like those of a search."""
+    return Trial(
+        Recipe("int8", {"user": "int4"}, ("a",), 1 / number),
+        "sampler",
+        "measured",
+        size_bytes=number,
+        parts_bytes={"dense": number},
+        metrics={"recall@20": 0.1 * number},
+        latency=Latency(0.1, 0.05, 0.2, 0.3, 0.4, 0.5),
+        seconds=0.7,
+    )
+
+
+REFUSED = Trial(Recipe("int4_weights"), "ladder", "refused", reason="the target cannot run it")
+
+
+def test_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
+    log = TrialLog(tmp_path / "trials.jsonl")
+    for each in (trial(1), REFUSED, trial(2)):
+        log.add(each)
+    again = TrialLog(tmp_path / "trials.jsonl")
+    assert list(again) == [trial(1), REFUSED, trial(2)]
+    assert again.find(REFUSED.recipe) == REFUSED
+    assert again.find(Recipe()) is None
+
+
+def test_an_unfinished_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    log = TrialLog(path)
+    log.add(trial(1))
+    whole = path.stat().st_size
+    log.add(trial(2))
+    content = path.read_bytes()
+    for length in range(len(content) + 1):
+        path.write_bytes(content[:length])
+        expected = (length >= whole) + (length == len(content))
+        log = TrialLog(path)
+        assert len(log) == expected
+        log.add(trial(3))
+        assert list(TrialLog(path))[-1] == trial(3)
