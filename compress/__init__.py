@@ -1,4 +1,7 @@
-"""Smaller and faster models: quantization of the ONNX part and of embedding rows, with report and gate."""
+"""Smaller and faster models: conversion of the ONNX part and of embedding rows, with report and gate.
+
+The conversions of the ONNX part are in `graphbox.compress.dense`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ if __name__ != "graphbox.compress":
     )
 
 from graphbox.compress.apply import Evaluate, compress
-from graphbox.compress.quantize import QuantizationReport, QuantizedOnnx, quantize_onnx
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
 from graphbox.compress.tables import (
     HalfRows,
@@ -25,13 +27,10 @@ __all__ = [
     "Evaluate",
     "HalfRows",
     "MetricDrop",
-    "QuantizationReport",
-    "QuantizedOnnx",
     "QuantizedRows",
     "TableError",
     "compress",
     "halve_table",
-    "quantize_onnx",
     "quantize_rows",
     "quantize_table",
 ]

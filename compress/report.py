@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphbox.artifact import Manifest
-from graphbox.compress.quantize import QuantizationReport
+from graphbox.compress.dense import ConversionReport
 from graphbox.compress.tables import TableError
 
 __all__ = ["BeforeAfter", "CompressReport", "MetricDrop", "sizes_of"]
@@ -51,7 +51,7 @@ class CompressReport:
         metrics_test: those of the compressed model on the test part, measured when all was decided.
         size_bytes: of the whole folder, without its manifest.
         parts_bytes: of the dense part, the tables and the rest.
-        dense: what became int8 in the ONNX part; None when it was left as it is, or there is none.
+        dense: conversion of the ONNX part; None when it was left as it is, or there is none.
         tables: the error that quantization made in each table.
     """
 
@@ -61,7 +61,7 @@ class CompressReport:
     metrics_test: Mapping[str, float]
     size_bytes: BeforeAfter
     parts_bytes: Mapping[str, BeforeAfter]
-    dense: QuantizationReport | None
+    dense: ConversionReport | None
     tables: Mapping[str, TableError]
 
     def as_dict(self) -> dict[str, Any]:

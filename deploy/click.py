@@ -15,6 +15,7 @@ from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
 from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.protocol import Feeds
 from graphbox.deploy.signature import WHOLE, Signature, by_name
 from graphbox.errors import FormatError
 from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, Rows, row_count, take_rows
@@ -162,6 +163,10 @@ class DeployedClick(DeployedModel):
             return lambda number: self.predict_rows(rows[number % len(rows)])
         feeds = [self.feeds(each) for each in rows]
         return lambda number: self.run(feeds[number % len(feeds)])
+
+    def program_feeds(self, queries: Int64) -> Feeds:
+        """Return the feeds of rows of the example request; see `DeployedModel.program_feeds`."""
+        return self.feeds(take_rows(self._examples(), queries))
 
     def _examples(self) -> Rows:
         """Return the rows of the example request."""

@@ -482,8 +482,12 @@ class DeployedEncoder(DeployedModel):
             return lambda number: self.encode_indices(pool[number % len(pool)])
         if operation == "neighbors":
             return lambda number: self.neighbors_of_indices(pool[number % len(pool)], k)
-        feeds = [self.feeds(indices) for indices in pool]
+        feeds = [self.program_feeds(indices) for indices in pool]
         return lambda number: self.run(feeds[number % len(feeds)])
+
+    def program_feeds(self, queries: npt.NDArray[np.int64]) -> Feeds:
+        """Return the feeds of nodes; see `DeployedModel.program_feeds`."""
+        return self.feeds(queries)
 
     def _query_type(self, node_type: str | None) -> str:
         known = self._form.query_types

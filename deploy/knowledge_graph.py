@@ -255,18 +255,18 @@ class DeployedKnowledgeGraph(DeployedModel):
         relation = next(iter(self.form.ends))
         if operation == "answer":
             return lambda number: self.answer_indices(relation, pool[number % len(pool)], k)
-        form = self.form
-        head_type, tail_type = form.ends[relation]
-        candidates = np.asarray(self._tables[tail_type].block(0, 1024))
-        feeds = [
-            {
-                form.rows_input: self._tables[head_type].rows(nodes),
-                form.relations_input: self._relation_rows[False].rows(np.zeros(len(nodes), np.int64)),
-                form.candidates_input: candidates,
-            }
-            for nodes in pool
-        ]
+        feeds = [self.program_feeds(nodes) for nodes in pool]
         return lambda number: self.run(feeds[number % len(feeds)])
+
+    def program_feeds(self, queries: Int64) -> Feeds:
+        """Return the feeds of heads of the first relation; see `DeployedModel.program_feeds`."""
+        form = self.form
+        head_type, tail_type = next(iter(form.ends.values()))
+        return {
+            form.rows_input: self._tables[head_type].rows(queries),
+            form.relations_input: self._relation_rows[False].rows(np.zeros(len(queries), np.int64)),
+            form.candidates_input: np.asarray(self._tables[tail_type].block(0, 1024)),
+        }
 
     def _known(self, relation: str, node: int, to_heads: bool) -> Int64:
         head_type, tail_type = self.form.ends[relation]

@@ -180,6 +180,17 @@ class DeployedModel(ABC):
             k: answers of each, where several are asked for.
         """
 
+    @abstractmethod
+    def program_feeds(self, queries: npt.NDArray[np.int64]) -> Feeds:
+        """Return the feeds of the bare ONNX part for some of the queries to measure with.
+
+        Args:
+            queries: int64 [batch], in [0, `num_queries`).
+
+        Raises:
+            UnsupportedError: the model has no ONNX part.
+        """
+
     @property
     @abstractmethod
     def num_queries(self) -> int:

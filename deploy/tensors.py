@@ -13,7 +13,7 @@ from graphbox.artifact import Artifact, TensorsForm
 from graphbox.deploy.fastest import Choice
 from graphbox.deploy.made_up_feeds import feeds_of_shapes
 from graphbox.deploy.model import DeployedModel, Operation
-from graphbox.deploy.protocol import DTYPE_OF
+from graphbox.deploy.protocol import DTYPE_OF, Feeds
 from graphbox.deploy.row_independence import rows_are_independent
 from graphbox.deploy.signature import WHOLE, Signature
 from graphbox.errors import FormatError, UsageError
@@ -103,6 +103,10 @@ class DeployedTensors(DeployedModel):
         """Return a function that runs the model on made-up feeds; see `DeployedModel.calls`."""
         feeds = self.batch_feeds(pool.shape[1])
         return lambda _: self.run(feeds)
+
+    def program_feeds(self, queries: npt.NDArray[np.int64]) -> Feeds:  # noqa: ARG002 - there is one query
+        """Return the example request; see `DeployedModel.program_feeds`."""
+        return self.example_feeds()
 
 
 def example_arrays(artifact: Artifact) -> dict[str, npt.NDArray[Any]]:

@@ -87,6 +87,8 @@ _COMPUTES_VALUES: Final = frozenset(
 )
 _DYNAMIC_INT8: Final = frozenset({"DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeMatMul"})
 _STATIC_INT8: Final = frozenset({"QuantizeLinear", "QLinearMatMul", "QGemm", "QLinearConv"})
+_BLOCK_PRODUCTS: Final = frozenset({"MatMulNBits"})
+_DEFAULT_BLOCK_BITS: Final = 4
 
 Dimension = str | int
 """A size, or the name of a size that is free; an empty name where it has none."""
@@ -140,6 +142,7 @@ class OnnxSummary:
         opsets: version of each set of operators, by its domain; ``""`` is ONNX's own.
         domains: of all operators in use, by name of the operator.
         function_domains: of the functions that the model brings.
+        block_weight_bits: bits of the weights of products that expand them themselves (MatMulNBits).
     """
 
     operators: frozenset[str]
@@ -153,6 +156,7 @@ class OnnxSummary:
     opsets: Mapping[str, int]
     domains: Mapping[str, frozenset[str]]
     function_domains: frozenset[str]
+    block_weight_bits: frozenset[int] = frozenset()
 
     @property
     def input_tensors(self) -> tuple[TensorSpec, ...]:
@@ -194,13 +198,18 @@ class OnnxSummary:
     def precision(self) -> str:
         """The precision of its matrix products, from its operators and the types of its weights.
 
-        ``int8_dynamic``, ``int8_static``, ``float16``, ``bfloat16``, ``float32`` or ``float64``; the least
-        precise where there are several.
+        ``int4_weights``, ``int8_dynamic``, ``int8_static``, ``int8_weights``, ``float16``, ``bfloat16``,
+        ``float32`` or ``float64``; the least precise where there are several.
         """
+        bits = min(self.block_weight_bits, default=None)
+        if bits is not None and bits < 8:
+            return f"int{bits}_weights"
         if self.operators & _DYNAMIC_INT8:
             return "int8_dynamic"
         if self.operators & _STATIC_INT8:
             return "int8_static"
+        if bits is not None:
+            return f"int{bits}_weights"
         found = [name for number, name in _FLOATS.items() if number in self.weight_types]
         return found[0] if found else "float32"
 
@@ -264,6 +273,7 @@ def inspect_onnx(model: bytes, where: str) -> OnnxSummary:
         inspection.opsets,
         {operator: frozenset(domains) for operator, domains in inspection.domains.items()},
         frozenset(inspection.function_domains),
+        frozenset(inspection.block_weight_bits),
     )
 
 
@@ -283,6 +293,7 @@ class _Inspection(WireReader):
         self.opsets: dict[str, int] = {}
         self.domains: dict[str, set[str]] = {}
         self.function_domains: set[str] = set()
+        self.block_weight_bits: set[int] = set()
 
     def walk(self, start: int, stop: int, message: str, depth: int) -> dict[int, list[str]]:
         """Visit one message in ``data[start:stop]``; return its fields, with the text of a node's."""
@@ -315,11 +326,15 @@ class _Inspection(WireReader):
         operator, domain = ("".join(fields.get(field, [])[-1:]) for field in (_NODE_OPERATOR, _NODE_DOMAIN))
         self.operators.add(operator)
         self.domains.setdefault(operator, set()).add(domain)
+        if operator in _BLOCK_PRODUCTS:
+            bits = self._integer_attribute(start, stop, "bits", _DEFAULT_BLOCK_BITS)
+            self.block_weight_bits.add(bits if 0 < bits <= 8 else _DEFAULT_BLOCK_BITS)
         if main:
             inputs, outputs = (tuple(fields.get(field, [])) for field in (_NODE_INPUT, _NODE_OUTPUT))
-            self.nodes.append(OnnxNode(operator, inputs, outputs, self._axis(start, stop)))
+            axis = self._integer_attribute(start, stop, "axis", 0)
+            self.nodes.append(OnnxNode(operator, inputs, outputs, axis))
 
-    def _axis(self, start: int, stop: int) -> int:
+    def _integer_attribute(self, start: int, stop: int, wanted: str, default: int) -> int:
         for field, wire_type, _, body, end in self._fields(start, stop):
             if field == _NODE_ATTRIBUTE and wire_type == 2:
                 name, integer = "", 0
@@ -328,9 +343,9 @@ class _Inspection(WireReader):
                         name = self._text(text, text_end)
                     elif number == _ATTRIBUTE_INTEGER and kind == 0:
                         integer = value - (1 << 64) if value >> 63 else value
-                if name == "axis":
+                if name == wanted:
                     return integer
-        return 0
+        return default
 
     def _add_tensor(self, field: int, start: int, stop: int) -> None:
         """Note the sizes of an input, an output or a constant of the main graph."""

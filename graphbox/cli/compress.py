@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 class Precision(StrEnum):
-    """Precision of weights."""
+    """Precision of the ONNX model."""
 
+    AUTO = "auto"
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
     INT8 = "int8"
+    INT8_STATIC = "int8_static"
+    INT8_WEIGHTS = "int8_weights"
+    INT4_WEIGHTS = "int4_weights"
 
 
 class RowPrecision(StrEnum):
@@ -40,7 +45,8 @@ def compress(
         typer.Option("--version", help="Version of the model to start from. (default: the active one)"),
     ] = None,
     dense: Annotated[
-        Precision | None, typer.Option("--dense", help="Precision of the ONNX model. (default: int8)")
+        Precision | None,
+        typer.Option("--dense", help="Precision of the ONNX model. (default: auto, the fastest here)"),
     ] = None,
     tables: Annotated[
         RowPrecision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")

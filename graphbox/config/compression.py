@@ -84,8 +84,12 @@ class SearchConfig(Section):
 class CompressConfig(Section):
     """How an artifact becomes smaller, and how much worse it may become."""
 
-    dense: Literal["float32", "int8"] = "int8"
-    """Precision of the ONNX model's weights; int8 is dynamic quantization."""
+    dense: Literal["auto", "float32", "float16", "int8", "int8_static", "int8_weights", "int4_weights"] = (
+        "auto"
+    )
+    """Precision of the ONNX model. `auto`: the fastest that the target of `bench` runs. `int8`: activations
+    are quantized row by row at run time; `int8_static`: by ranges measured on queries; `int8_weights` and
+    `int4_weights`: weights in blocks, fastest for single rows; `float16`: half the size, no faster."""
     tables: Literal["float32", "float16", "int8"] = "int8"
     """Precision of the embedding rows; int8 has a scale and a bias for each row."""
     max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01

@@ -161,6 +161,31 @@ def test_precision_is_that_of_the_products(operator: str, precision: str) -> Non
     assert inspect_onnx(model.SerializeToString(), "m").precision == precision
 
 
+@pytest.mark.parametrize(
+    ("bits", "others", "precision"),
+    [
+        ([4], (), "int4_weights"),
+        ([8], (), "int8_weights"),
+        ([8, 4], (), "int4_weights"),
+        ([None], (), "int4_weights"),  # the operator's default
+        ([8], ("MatMulInteger",), "int8_dynamic"),
+        ([4], ("MatMulInteger",), "int4_weights"),
+    ],
+)
+def test_precision_of_weights_in_blocks(
+    bits: list[int | None], others: tuple[str, ...], precision: str
+) -> None:
+    nodes = [
+        helper.make_node("MatMulNBits", ["a", "b"], [f"y{number}"], domain="com.microsoft")
+        for number in range(len(bits))
+    ]
+    for node, each in zip(nodes, bits, strict=True):
+        if each is not None:
+            node.attribute.append(helper.make_attribute("bits", each))
+    nodes += [helper.make_node(each, ["a", "b"], [each]) for each in others]
+    assert inspect_onnx(_model(nodes).SerializeToString(), "m").precision == precision
+
+
 def test_truncated_models_are_refused_or_harmless() -> None:
     content, _, _ = onnx_of(make_model())
     for length in range(0, len(content), 97):

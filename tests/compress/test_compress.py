@@ -63,7 +63,7 @@ def test_both_parts_become_int8_and_everything_is_reported(
     assert 0.8 < report.metric.after < 1.0
     assert report.metric.drop == pytest.approx(report.metric.before - report.metric.after)
     assert report.dense is not None
-    assert len(report.dense.quantized) == 3
+    assert len(report.dense.converted) == 3
     assert set(report.tables) == {"package", "tag", "target"}
     assert json.loads(json.dumps(report.as_dict()))["size_bytes"]["after"] > 0
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.artifact import inspect_onnx
-from graphbox.compress.quantize import quantize_onnx
+from graphbox.compress.dense import convert_dense, dense_method
 from graphbox.deploy.conformance_models import OPERATORS
 from graphbox.deploy.onnx_runtime import load_onnxruntime
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
@@ -130,7 +130,7 @@ def test_absent_neighbours_point_to_a_row_and_never_below_it() -> None:
 @pytest.mark.parametrize("name", ["gcn", "gat", "hgt"])
 def test_an_exported_layer_can_be_quantized(name: str) -> None:
     model = exported(name)
-    quantized = quantize_onnx(model.model)
+    quantized = convert_dense(dense_method("int8"), model.model)
     session = load_onnxruntime().InferenceSession(quantized.model, providers=["CPUExecutionProvider"])
     case = PaddedCase(name, relations_of(name), OPTIONS[name], batch=31, weighted=_weighted(name))
     (found,) = session.run(None, feeds_of(case, {each.name for each in session.get_inputs()}))

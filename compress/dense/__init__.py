@@ -1,0 +1,32 @@
+"""Smaller and faster ONNX parts of models, without training.
+
+A method converts the constant matrices that a model multiplies with; `convert_dense` compares the outputs.
+`default_dense` chooses a method for a target, `sensitivity` measures each layer, `prune_neurons` removes
+hidden neurons.
+"""
+
+from __future__ import annotations
+
+from graphbox.compress.dense.calibration import Calibration
+from graphbox.compress.dense.conversion import convert_dense, output_error
+from graphbox.compress.dense.default import convert_for_target, default_dense
+from graphbox.compress.dense.layers import Layer, layers_of, sensitivity
+from graphbox.compress.dense.method import ConversionReport, ConvertedOnnx, DenseMethod, OutputError
+from graphbox.compress.dense.registry import dense_method, dense_methods
+
+__all__ = [
+    "Calibration",
+    "ConversionReport",
+    "ConvertedOnnx",
+    "DenseMethod",
+    "Layer",
+    "OutputError",
+    "convert_dense",
+    "convert_for_target",
+    "default_dense",
+    "dense_method",
+    "dense_methods",
+    "layers_of",
+    "output_error",
+    "sensitivity",
+]
