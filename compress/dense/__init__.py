@@ -12,6 +12,7 @@ from graphbox.compress.dense.conversion import convert_dense, output_error
 from graphbox.compress.dense.default import convert_for_target, default_dense
 from graphbox.compress.dense.layers import Layer, layers_of, sensitivity
 from graphbox.compress.dense.method import ConversionReport, ConvertedOnnx, DenseMethod, OutputError
+from graphbox.compress.dense.prune import PrunedOnnx, PruneReport, prune_neurons
 from graphbox.compress.dense.registry import dense_method, dense_methods
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "DenseMethod",
     "Layer",
     "OutputError",
+    "PruneReport",
+    "PrunedOnnx",
     "convert_dense",
     "convert_for_target",
     "default_dense",
@@ -28,5 +31,6 @@ __all__ = [
     "dense_methods",
     "layers_of",
     "output_error",
+    "prune_neurons",
     "sensitivity",
 ]

@@ -107,6 +107,30 @@ class Graph:
         """Remove a constant: a node will compute the value of this name."""
         self._dropped.add(name)
 
+    def replace_constant(self, name: str, value: npt.NDArray[Any]) -> None:
+        """Replace a constant by one of another shape under the same name."""
+        self._tensors[name].CopyFrom(self._onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+
+    def names_read(self, node: Any) -> list[str]:
+        """Return the names that a node reads, those of its subgraphs included."""
+        return list(_names_of(node))
+
+    def readers(self, name: str) -> int:
+        """Return how often a value is read, as an output of the model too."""
+        read = [*_names_read(self.proto.graph), *self.outputs()]
+        return read.count(name)
+
+    def between(self, first: Product, following: Collection[Product]) -> list[Any]:
+        """Return the node of a product, and the nodes on its result up to other products."""
+        ends = {product.node for product in following}
+        reached = {first.output}
+        nodes = [self.proto.graph.node[first.node]]
+        for number, node in enumerate(self.proto.graph.node):
+            if number not in ends and number != first.node and reached & set(node.input):
+                reached.update(node.output)
+                nodes.append(node)
+        return nodes
+
     def outputs(self) -> tuple[str, ...]:
         """Return the names of the graph's outputs."""
         return tuple(value.name for value in self.proto.graph.output)
@@ -316,8 +340,12 @@ def nothing_to_convert(method: str, received: Collection[str]) -> UnsupportedErr
 def _names_read(graph: Any) -> Iterator[str]:
     """Yield the names that nodes read, those of subgraphs included."""
     for node in graph.node:
-        yield from node.input
-        for attribute in node.attribute:
-            for subgraph in (attribute.g, *attribute.graphs):
-                yield from _names_read(subgraph)
-                yield from (value.name for value in subgraph.output)
+        yield from _names_of(node)
+
+
+def _names_of(node: Any) -> Iterator[str]:
+    yield from node.input
+    for attribute in node.attribute:
+        for subgraph in (attribute.g, *attribute.graphs):
+            yield from _names_read(subgraph)
+            yield from (value.name for value in subgraph.output)
