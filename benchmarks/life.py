@@ -34,11 +34,11 @@ import pyarrow.parquet as pq
 import graphbox
 from benchmarks.byte_search import ByteSearch
 from graphbox.artifact import Artifact
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE
 from graphbox.graph.compact import compact
 from graphbox.graph.delta import append
 from graphbox.graph.schema import EdgeSource, GraphSource, NodeSource
 from graphbox.graph.versions import keep_version, kept_versions
+from graphbox.row_codecs import row_codec
 from graphbox.workspace import Workspace
 
 REPEATS = 5
@@ -184,7 +184,7 @@ def rows_of(artifact: Artifact) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Yield the stored rows of users, by their codec."""
     for name, spec in artifact.manifest.tables.items():
         if spec.node_type == "user":
-            file = ROWS_FILE if spec.codec == "float32" else CODES_FILE
+            file = next(iter(row_codec(spec.codec).files(spec.rows, spec.dim)))  # the one with the rows
             yield spec.codec, np.load(artifact.path / "tables" / name / file, mmap_mode="r")
 
 

@@ -3,20 +3,20 @@
 python benchmarks/served_rows.py [--quick] [--json]
 
 Lookups of random rows run in turns on one thread, into memory that is reused where the system can do that.
-torch's op is its row-wise int8 lookup (FBGEMM), as bags of one row. Resident memory is that of a process that
+torch's ops are its row-wise int8 and int4 lookups (FBGEMM), as bags of one row. Resident memory is that of a process that
 opened a model of such rows, embedded and ranked 1,000 queries, above the same process with two rows.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,8 @@ from benchmarks.measure import Rate, arguments, show_in_turns
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.artifact.manifest import TargetSpec
 from graphbox.artifact.preprocess import LookupForm
-from graphbox.compress import quantize_rows
 from graphbox.deploy import open_encoder
+from graphbox.row_codecs import ResidualCodec, RowCodec, TieredCodec, row_codec
 from graphbox.rows import StoredRows
 
 DIM = 64
@@ -36,7 +36,16 @@ RANKED_ROWS = 1_000_000
 ROWS_PER_CALL = 65_536
 CALLS = 16
 QUERIES = 1_000
-ENCODINGS = ("float32", "float16", "int8")
+ENCODINGS = {
+    "float32": "",
+    "float16": "",
+    "int8": "rowwise",
+    "int4": "rotated",
+    "int3": "rotated",
+    "int2": "rotated",
+}
+RESIDUAL_BOOKS = 16
+SMALLEST_RESIDUAL = 256
 BLOCK_ROWS = 65_536
 
 
@@ -53,12 +62,13 @@ def main() -> None:
         systems = lookups(values, place, 1 if options.quick else CALLS)
         show_in_turns(f"lookup-{len(values)}-rows-{DIM}d", "rows/s", systems, as_json=options.json)
         values = values[: 2_000 if options.quick else RANKED_ROWS]
-        for encoding in ENCODINGS:
-            write_model(place / encoding / "1", values, encoding)
-            write_model(place / f"{encoding}-none" / "1", values[:2], encoding)
-        systems = rankings(place, options.quick)
+        codecs = codecs_of(len(values))
+        for encoding, codec in codecs.items():
+            write_model(place / encoding / "1", values, codec)
+        write_model(place / "none" / "1", values[:2], codecs["float32"])
+        systems = rankings(place, codecs, options.quick)
         show_in_turns(f"neighbors-{len(values)}-rows-{DIM}d", "queries/s", systems, as_json=options.json)
-        show_resident(place, len(values), as_json=options.json)
+        show_resident(place, codecs, len(values), as_json=options.json)
 
 
 def random_rows(count: int) -> npt.NDArray[np.float32]:
@@ -71,14 +81,17 @@ def random_rows(count: int) -> npt.NDArray[np.float32]:
     return values
 
 
-def encoded(
-    values: npt.NDArray[np.float32], encoding: str
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.float16] | None]:
-    """Return the arrays of an encoding: values, or codes with scale and bias."""
-    if encoding != "int8":
-        return values.astype(encoding, copy=False), None
-    parts = [quantize_rows(values[start : start + BLOCK_ROWS]) for start in range(0, len(values), BLOCK_ROWS)]
-    return np.concatenate([codes for codes, _ in parts]), np.concatenate([factors for _, factors in parts])
+def codecs_of(rows: int) -> dict[str, RowCodec]:
+    """Return the codecs by the names that the cases have; tiers are those of random popularity."""
+    found: dict[str, RowCodec] = {
+        encoding: row_codec(encoding if encoding.startswith("float") else f"{encoding}_{kind}")
+        for encoding, kind in ENCODINGS.items()
+    }
+    popularity = np.random.default_rng(4).random(rows)
+    found["tiered"] = TieredCodec(found["int4"], found["int2"], popularity)
+    if rows >= SMALLEST_RESIDUAL and importlib.util.find_spec("faiss") is not None:
+        found["residual"] = ResidualCodec(RESIDUAL_BOOKS, beam=1)
+    return found
 
 
 def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[str, Rate]:
@@ -86,6 +99,7 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
     rng = np.random.default_rng(1)
     out = np.zeros((ROWS_PER_CALL, DIM), np.float32)
     packed = torch.ops.quantized.embedding_bag_byte_prepack(torch.from_numpy(values))
+    packed_4_bits = torch.ops.quantized.embedding_bag_4bit_prepack(torch.from_numpy(values))
     bags = torch.arange(ROWS_PER_CALL)
 
     def timed(look_up: Callable[[npt.NDArray[np.int64]], object]) -> Rate:
@@ -104,6 +118,12 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
         )
         return rows
 
+    def torch_rows_of_4_bits(index: npt.NDArray[np.int64]) -> torch.Tensor:
+        rows: torch.Tensor = torch.ops.quantized.embedding_bag_4bit_rowwise_offsets(
+            packed_4_bits, torch.from_numpy(index), bags, False, 0, False, None, None, False
+        )
+        return rows
+
     def rows_of(
         table: StoredRows,
         reused: npt.NDArray[np.float32] | None,
@@ -112,28 +132,25 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
         return timed(lambda index: table.rows(index, reused, default_row))
 
     systems: dict[str, Rate] = {}
-    for encoding in ENCODINGS:
-        write_model(place / f"{encoding}-looked-up" / "1", values, encoding)
+    for encoding, codec in codecs_of(len(values)).items():
+        write_model(place / f"{encoding}-looked-up" / "1", values, codec)
         table = Artifact.open(place / f"{encoding}-looked-up" / "1", verify=False).table("rows")
         systems[f"graphbox {encoding} out="] = rows_of(table, out)
         systems[f"graphbox {encoding} out= default_row="] = rows_of(table, out, np.zeros(DIM, np.float32))
         systems[f"graphbox {encoding}"] = rows_of(table, None)
     systems[f"torch {torch.__version__} int8 row-wise"] = timed(torch_rows)
+    systems[f"torch {torch.__version__} int4 row-wise"] = timed(torch_rows_of_4_bits)
     systems[f"numpy {np.__version__} float32 take(out=)"] = timed(
         lambda index: np.take(values, index, axis=0, out=out, mode="clip")
     )
     return systems
 
 
-def write_model(path: Path, values: npt.NDArray[np.float32], encoding: str) -> None:
+def write_model(path: Path, values: npt.NDArray[np.float32], codec: RowCodec) -> None:
     """Write a model version of kind ``embedding`` that ranks its own rows by cosine."""
     with ArtifactWriter(path) as writer:
         writer.add_ids("node", range(len(values)))
-        rows, scale_bias = encoded(values, encoding)
-        if scale_bias is None:
-            writer.add_table("rows", "node", rows)
-        else:
-            writer.add_int8_table("rows", "node", rows, scale_bias)
+        writer.add_table("rows", "node", values, codec)
         writer.set_preprocess(LookupForm(node_type="node", tables={"node": "rows"}))
         writer.commit(
             name=path.parent.name,
@@ -145,7 +162,7 @@ def write_model(path: Path, values: npt.NDArray[np.float32], encoding: str) -> N
         )
 
 
-def rankings(place: Path, quick: bool) -> dict[str, Rate]:
+def rankings(place: Path, encodings: Iterable[str], quick: bool) -> dict[str, Rate]:
     """Return what finds the ten nearest rows of one query after the other, by encoding."""
     calls = 2 if quick else 20
 
@@ -161,14 +178,14 @@ def rankings(place: Path, quick: bool) -> dict[str, Rate]:
 
         return run
 
-    return {f"graphbox {encoding}": timed(encoding) for encoding in ENCODINGS}
+    return {f"graphbox {encoding}": timed(encoding) for encoding in encodings}
 
 
-def show_resident(place: Path, rows: int, *, as_json: bool) -> None:
+def show_resident(place: Path, encodings: Iterable[str], rows: int, *, as_json: bool) -> None:
     """Print the resident memory of each encoding, and its share of float32's."""
     first = 0
-    for encoding in ENCODINGS:
-        command = [sys.executable, __file__, "--resident", str(place / f"{encoding}-none" / "1")]
+    for encoding in encodings:
+        command = [sys.executable, __file__, "--resident", str(place / "none" / "1")]
         done = subprocess.run(
             [*command, str(place / encoding / "1")], check=True, capture_output=True, text=True, timeout=1200
         )

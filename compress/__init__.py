@@ -12,25 +12,15 @@ if __name__ != "graphbox.compress":
 
 from graphbox.compress.apply import Evaluate, compress
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
-from graphbox.compress.tables import (
-    HalfRows,
-    QuantizedRows,
-    TableError,
-    halve_table,
-    quantize_rows,
-    quantize_table,
-)
+from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
 
 __all__ = [
+    "CODEC_OF_PRECISION",
     "BeforeAfter",
     "CompressReport",
     "Evaluate",
-    "HalfRows",
     "MetricDrop",
-    "QuantizedRows",
     "TableError",
     "compress",
-    "halve_table",
-    "quantize_rows",
-    "quantize_table",
+    "table_error",
 ]

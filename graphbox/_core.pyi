@@ -1,7 +1,7 @@
 """Native core of graphbox: neighbour sampling, walks, embedding tables."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, overload
+from typing import Annotated, Final
 
 import numpy
 from numpy.typing import NDArray
@@ -412,19 +412,49 @@ def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None
 class StoredRows:
     """Rows of a served table, decoded to float32 as they are read."""
 
-    @overload
-    def __init__(self, values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+    @staticmethod
+    def of_float32(values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> StoredRows:
         """float32[n, dim]."""
 
-    @overload
-    def __init__(self, halves: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+    @staticmethod
+    def of_float16(halves: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> StoredRows:
         """Bits of float16[n, dim]."""
 
-    @overload
-    def __init__(self, codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], scale_bias: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None:
+    @staticmethod
+    def of_int8(codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], scale_bias: Annotated[NDArray[numpy.uint16], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> StoredRows:
         """
         Codes uint8[n, dim]; scale and bias of each row, bits of float16[n, 2].
         """
+
+    @staticmethod
+    def of_rotated(bits: int, packed: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], signs: Annotated[NDArray[numpy.int8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> StoredRows:
+        """
+        Scale, bias and codes of 2, 3 or 4 bits, uint8[n, bytes of a row]; signs int8[dim].
+        """
+
+    @staticmethod
+    def of_tiers(is_hot: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], hot: StoredRows, cold: StoredRows) -> StoredRows:
+        """
+        A bit of uint8[(n + 7) / 8] for each row, set for the rows of `hot`; the others are those of `cold`.
+        """
+
+    @staticmethod
+    def of_codebooks(codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], codebooks: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> StoredRows:
+        """
+        Sums of one row from each codebook: codes uint8[n, m], codebooks float32[m, 256, dim].
+        """
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a row."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stored rows, and of what was built to find them."""
 
     def take(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), device='cpu')], default_row: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> int:
         """

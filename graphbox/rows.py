@@ -1,72 +1,77 @@
 """Rows of served tables, decoded by the native core as they are looked up.
 
-A table stays as it is stored: float32, float16, or int8 with a scale and a bias for each row. Needs NumPy
-and the native core, never torch; the core is loaded when the first table is opened, not on import.
+A table stays as its codec stored it (`graphbox.row_codecs`). Needs NumPy and the native core, never torch;
+the core is loaded when the first table is opened, not on import.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import InvalidRequestError, UsageError
 
-__all__ = ["RowEncoding", "StoredRows"]
+if TYPE_CHECKING:
+    from graphbox import _core
 
-RowEncoding: TypeAlias = Literal["float32", "float16", "int8_rowwise"]
+__all__ = ["StoredRows"]
+
 Indices: TypeAlias = npt.NDArray[np.integer] | list[int]
 Float32: TypeAlias = npt.NDArray[np.float32]
 Int64: TypeAlias = npt.NDArray[np.int64]
-
-_ENCODINGS: dict[str, RowEncoding] = {"float32": "float32", "float16": "float16", "uint8": "int8_rowwise"}
 
 
 class StoredRows:
     """Read-only table of ``n`` rows of length ``dim``, read as float32. Safe to use from several threads.
 
+    Made by `graphbox.row_codecs.open_rows`, or of a float32 array by `StoredRows.of_float32`.
+
     Args:
-        values: float32 or float16 [n, dim], or codes uint8 [n, dim]; row-major, may be memory-mapped.
-        scale_bias: of codes, float16 [n, 2]: value = code * scale + bias, computed in float32.
+        native: the table in the core.
+        codec: name of the codec.
         noun: name of a row's owner, for messages.
+        float32: the array of rows that are stored as float32.
 
     Attributes:
+        native: the table in the core.
         dim: length of a row.
-        dtype: how rows are stored.
-        nbytes: bytes of the stored rows.
-
-    Raises:
-        UsageError: arrays of other dtypes or shapes.
+        codec: name of the codec.
+        nbytes: bytes of the stored rows, and of what finds them.
     """
 
     def __init__(
-        self, values: npt.NDArray[Any], scale_bias: npt.NDArray[np.float16] | None = None, noun: str = "row"
+        self, native: _core.StoredRows, codec: str, noun: str = "row", float32: Float32 | None = None
     ) -> None:
+        self.native = native
+        self.codec = codec
+        self.dim: int = native.dim
+        self.nbytes: int = native.nbytes
+        self._noun = noun
+        self._count: int = native.rows
+        self._float32 = float32
+
+    @classmethod
+    def of_float32(cls, values: Float32, noun: str = "row") -> StoredRows:
+        """Return rows that lie in memory as float32.
+
+        Args:
+            values: float32 [n, dim]; copied unless it is row-major; may be memory-mapped.
+            noun: name of a row's owner, for messages.
+
+        Raises:
+            UsageError: an array of another type or number of dimensions.
+        """
         from graphbox import _core
 
-        encoding = _ENCODINGS.get(values.dtype.name)
-        if values.ndim != 2 or encoding is None or (encoding == "int8_rowwise") != (scale_bias is not None):
-            raise UsageError(
-                "expected float32 or float16 [n, dim], or uint8 [n, dim] with scale_bias, "
-                f"received {values.dtype} {list(values.shape)}, scale_bias {scale_bias is not None}"
-            )
-        self.dtype: RowEncoding = encoding
-        self.dim: int = values.shape[1]
-        self.nbytes: int = values.nbytes
-        self._noun = noun
-        self._values = np.ascontiguousarray(values)
-        if scale_bias is not None:
-            self.nbytes += scale_bias.nbytes
-            factors = np.ascontiguousarray(scale_bias, np.float16).view(np.uint16)
-            self._native = _core.StoredRows(self._values, factors)
-        elif encoding == "float16":
-            self._native = _core.StoredRows(self._values.view(np.uint16))
-        else:
-            self._native = _core.StoredRows(self._values)
+        if values.ndim != 2 or values.dtype != np.float32:
+            raise UsageError(f"expected float32 [n, dim], received {values.dtype} {list(values.shape)}")
+        contiguous = np.ascontiguousarray(values)
+        return StoredRows(_core.StoredRows.of_float32(contiguous), "float32", noun, contiguous)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return self._count
 
     def rows(
         self, indices: Indices, out: Float32 | None = None, default_row: Float32 | None = None
@@ -92,7 +97,7 @@ class StoredRows:
         if out is None:
             out = np.empty((len(given), self.dim), np.float32)
         default = None if default_row is None else np.ascontiguousarray(default_row, np.float32)
-        outside = self._native.take(np.ascontiguousarray(given, np.int64), out, default)
+        outside = self.native.take(np.ascontiguousarray(given, np.int64), out, default)
         if outside >= 0:
             raise self._outside(given[outside])
         return out
@@ -106,12 +111,12 @@ class StoredRows:
             out: float32 [at least stop - start, dim], contiguous, whose first rows are written; ignored
                 where rows are stored as float32, which are returned without a copy.
         """
-        if self.dtype == "float32":
-            return self._values[start:stop]
+        if self._float32 is not None:
+            return self._float32[start:stop]
         count = max(0, min(stop, len(self)) - start)
         decoded = np.empty((count, self.dim), np.float32) if out is None else out[:count]
         if count:
-            self._native.block(start, decoded)
+            self.native.block(start, decoded)
         return decoded
 
     def sums(self, indices: Int64, offsets: Int64, weights: Float32) -> Float32:
@@ -127,7 +132,7 @@ class StoredRows:
             UsageError: offsets that do not ascend from 0 to m, or another number of weights.
         """
         out = np.empty((max(0, len(offsets) - 1), self.dim), np.float32)
-        outside = self._native.sums(indices, offsets, weights, out)
+        outside = self.native.sums(indices, offsets, weights, out)
         if outside >= 0:
             raise self._outside(indices[outside])
         return out
@@ -153,7 +158,7 @@ class StoredRows:
             raise UsageError(f"expected k from 0 to {len(self)}, received {k}")
         index = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        self._native.best(np.ascontiguousarray(queries, np.float32), lengths, index, scores)
+        self.native.best(np.ascontiguousarray(queries, np.float32), lengths, index, scores)
         return index, scores
 
     def _outside(self, index: np.integer) -> InvalidRequestError:

@@ -108,6 +108,11 @@ def prune_neurons(
     return PrunedOnnx(pruned, PruneReport(neurons, len(model), len(pruned), error))
 
 
+def has_hidden_neurons(model: bytes) -> bool:
+    """Return whether a model has a hidden layer that `prune_neurons` can prune."""
+    return bool(_chains(Graph(model)))
+
+
 def _shares(keep: float | Mapping[str, float], names: list[str], multiple: int) -> dict[str, float]:
     shares = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(names, keep)
     unknown = sorted(set(shares) - set(names))

@@ -11,18 +11,25 @@ from pathlib import Path
 from typing import Any, Self
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage
-from graphbox.compress.apply import Evaluate, write_recipe
+from graphbox.compress.apply import Evaluate
+from graphbox.compress.dense import dense_method, layers_of, sensitivity
+from graphbox.compress.dense.prune import has_hidden_neurons
+from graphbox.compress.parts import Original, write_recipe
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.report import sizes_of
 from graphbox.compress.search.trials import Latency, Trial
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
-from graphbox.errors import DataError, FormatError, UnsupportedError, UsageError, did_you_mean
+from graphbox.errors import DataError, FormatError, GateError, UnsupportedError, UsageError, did_you_mean
 
 __all__ = ["Target", "Workbench", "check_metric"]
 
-_REFUSALS = (DataError, FormatError, UnsupportedError)
+_REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 """Errors that say that a recipe does not suit a model or a target, and not that the search cannot proceed."""
+
+
+_COMPARED = "int8"
+_LAYERS_TO_COMPARE = 2
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,13 @@ class Workbench:
         self._evaluate = evaluate
         self._metric = metric
         self._original: DeployedModel | None = None
+        self._parts: Original | None = None
 
     def __enter__(self) -> Self:
         _remove(self._folder)
         self._folder.mkdir(parents=True)
         self._original = self.open(self._artifact.path)
+        self._parts = Original(self._artifact, self._original, self._target.name)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,6 +88,12 @@ class Workbench:
         """The original, open on the target."""
         assert self._original is not None, "used outside of its context"  # noqa: S101 - a mistake of the caller
         return self._original
+
+    @property
+    def parts(self) -> Original:
+        """The parts of the original, to compress."""
+        assert self._parts is not None, "used outside of its context"  # noqa: S101 - a mistake of the caller
+        return self._parts
 
     def open(self, path: Path) -> DeployedModel:
         """Open a model version on the target; its files were just written, or verified before."""
@@ -126,7 +141,7 @@ class Workbench:
         """Write the model of a recipe as a version of its own; see `ArtifactWriter.commit`."""
         manifest = self._artifact.manifest
         with ArtifactWriter(path) as writer:
-            steps = write_recipe(self._artifact, writer, recipe, self.original).steps
+            steps = write_recipe(self.parts, writer, recipe).steps
             return writer.commit(
                 name=manifest.name,
                 version=version,
@@ -143,6 +158,23 @@ class Workbench:
                 ),
                 check=check,
             )
+
+    def layer_errors(self) -> dict[str, float]:
+        """Return the relative error of the outputs when one layer alone is int8, the largest first."""
+        model, calibration = self.parts.float_onnx, self.parts.calibration
+        if model is None or calibration is None or len(layers_of(model)) < _LAYERS_TO_COMPARE:
+            return {}
+        try:
+            errors = sensitivity(model, dense_method(_COMPARED), calibration)
+        except _REFUSALS:
+            return {}
+        return {name: error.rms_relative for name, error in errors.items()}
+
+    @property
+    def can_prune(self) -> bool:
+        """Whether the ONNX part has hidden neurons that can be removed."""
+        model, calibration = self.parts.float_onnx, self.parts.calibration
+        return model is not None and calibration is not None and has_hidden_neurons(model)
 
     def measured(self, model: DeployedModel) -> dict[str, float]:
         """Return the metrics of a model on the validation part."""

@@ -25,15 +25,17 @@ from graphbox.artifact import (
     TriplesForm,
 )
 from graphbox.artifact.arrays import write_array
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
 from graphbox.deploy.click import ascending_keys
 from graphbox.deploy.tensors import example_arrays
 from graphbox.errors import FormatError, UnsupportedError
+from graphbox.row_codecs import row_codec
 
 __all__ = ["write_bundle"]
 
 _FORMAT, _FORMAT_VERSION = "graphbox-browser-bundle", 1
 _DESCRIPTION_FILE = "bundle.json"
+_READ_CODECS = ("float32", "float16", "int8_rowwise")
+_FALLBACK_CODEC = "int8_rowwise"  # of tables in codecs that the page does not read
 _COPIED_SUFFIXES = (".npy", ".onnx")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as JavaScript writes them
 # A browser keeps a file in one array, of which the smallest limit is that of 32-bit systems.
@@ -166,9 +168,21 @@ class _Bundle:
 
     def _add_tables(self, names: Iterable[str]) -> None:
         for name in sorted(names):
-            table = _described(name, self._artifact.manifest.tables[name])
-            self._tables[name] = table
-            self.copy([table["values"], table["factors"]])
+            spec = self._artifact.manifest.tables[name]
+            if spec.codec in _READ_CODECS:
+                self.copy(
+                    f"tables/{name}/{file}" for file in row_codec(spec.codec).files(spec.rows, spec.dim)
+                )
+            else:
+                spec = self._write_encoded(name, spec)
+            self._tables[name] = _described(name, spec)
+
+    def _write_encoded(self, name: str, spec: TableSpec) -> TableSpec:
+        """Write a table in a codec that the page reads; return its description in a manifest."""
+        codec = row_codec(_FALLBACK_CODEC)
+        for file, array in codec.encode(self._artifact.table(name)).items():
+            self._write_array(f"tables/{name}/{file}", array)
+        return spec.model_copy(update={"codec": codec.name})
 
     def _add_ids(self, node_types: Sequence[str]) -> None:
         """Write the original ids of node types as JSON lists of strings."""
@@ -214,11 +228,11 @@ class _Bundle:
 
 def _described(name: str, spec: TableSpec) -> dict[str, Any]:
     """Return what the page reads of a table: its sizes, and the paths of its arrays."""
-    is_codes = spec.codec == "int8_rowwise"
+    values, *factors = (f"tables/{name}/{file}" for file in row_codec(spec.codec).files(spec.rows, spec.dim))
     return {
         **spec.model_dump(mode="json", exclude={"ids"}),
-        "values": f"tables/{name}/{CODES_FILE if is_codes else ROWS_FILE}",
-        "factors": f"tables/{name}/{SCALE_BIAS_FILE}" if is_codes else None,
+        "values": values,
+        "factors": factors[0] if factors else None,
     }
 
 

@@ -86,7 +86,7 @@ class ExactRanking:
         index = np.empty((len(queries), k), np.int64)
         score = np.empty((len(queries), k), np.float32)
         wanted = k if exclude is None else k + 1
-        is_float32 = self._table.dtype == "float32"
+        is_float32 = self._table.codec == "float32"
         most = _MAX_SCORES_BYTES // 4 if is_float32 else _MAX_PRODUCTS
         at_once = max(1, most // max(1, len(self)))
         for start in range(0, len(queries), at_once):

@@ -45,7 +45,7 @@ class UpdatedNearestRows:
         self._stored = stored
         self._rows = len(table)
         self._changed = table.changed
-        self._ranking = ExactRanking(StoredRows(table.changed.rows), score, program)
+        self._ranking = ExactRanking(StoredRows.of_float32(table.changed.rows), score, program)
 
     def __len__(self) -> int:
         return self._rows

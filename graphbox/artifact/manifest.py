@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from graphbox.errors import FormatError, UsageError
-from graphbox.rows import RowEncoding
+from graphbox.row_codecs import row_codec
 
 FORMAT: Final = "graphbox-model"
 FORMAT_VERSION: Final = 1
@@ -74,8 +74,16 @@ def _plain_name(name: str) -> str:
     return name
 
 
+def _codec_name(name: str) -> str:
+    try:
+        return row_codec(name).name
+    except UsageError as error:
+        raise ValueError(error.message) from error
+
+
 RelativePath = Annotated[str, AfterValidator(_relative_path)]
 Name = Annotated[str, AfterValidator(_plain_name)]
+CodecName = Annotated[str, AfterValidator(_codec_name)]
 
 
 class Record(BaseModel):
@@ -107,14 +115,14 @@ class TableSpec(Record):
 
     Attributes:
         node_type: what its ids are ids of; of clicks, whose ids are keys of values, the name of the table.
-        codec: how its rows are stored.
+        codec: name of the codec of its rows, with its parameters; see `graphbox.row_codecs`.
         rows: how many.
         dim: length of a row.
         ids: path of the ids.
     """
 
     node_type: str
-    codec: RowEncoding
+    codec: CodecName
     rows: int = Field(ge=0)
     dim: int = Field(ge=1)
     ids: RelativePath

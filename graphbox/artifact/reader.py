@@ -33,9 +33,10 @@ from graphbox.artifact.preprocess import (
     TriplesForm,
     read_preprocess,
 )
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, RowTable
+from graphbox.artifact.rows import RowTable
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.errors import FormatError, NotFoundError, did_you_mean
+from graphbox.row_codecs import TableShape, open_rows, row_codec
 
 _MAX_JSON_BYTES = 64 << 20
 _MAX_ONNX_BYTES = (1 << 31) - 1  # a protobuf message is never larger
@@ -291,12 +292,16 @@ class Artifact:
     def _open_table(self, name: str, spec: TableSpec) -> RowTable:
         folder = f"tables/{name}"
         ids = self._read_ids(spec)
-        shape = (spec.rows, spec.dim)
-        if spec.codec == "int8_rowwise":
-            scale_bias = self._array(f"{folder}/{SCALE_BIAS_FILE}", "<f2", (spec.rows, 2))
-            return RowTable(self._array(f"{folder}/{CODES_FILE}", "|u1", shape), ids, scale_bias)
-        dtype = "<f4" if spec.codec == "float32" else "<f2"
-        return RowTable(self._array(f"{folder}/{ROWS_FILE}", dtype, shape), ids)
+        codec = row_codec(spec.codec)
+        arrays = {
+            file: self._array(f"{folder}/{file}", wanted.dtype, wanted.shape)
+            for file, wanted in codec.files(spec.rows, spec.dim).items()
+        }
+        try:
+            return RowTable(open_rows(codec, arrays, TableShape(spec.rows, spec.dim, spec.node_type)), ids)
+        except FormatError as error:
+            where = str(self.path / folder / error.where) if error.where else str(self.path / folder)
+            raise FormatError(error.message, where=where, hint=DAMAGED_HINT) from error
 
     def _read_ids(self, spec: TableSpec) -> Ids:
         if spec.ids not in self._ids:

@@ -1,8 +1,8 @@
-"""Tables of rows of a model version, and the files that hold them."""
+"""Tables of rows of a model version."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,25 +10,19 @@ import numpy.typing as npt
 from graphbox.artifact.ids import Ids
 from graphbox.rows import StoredRows
 
-ROWS_FILE = "rows.npy"
-CODES_FILE = "codes.npy"
-SCALE_BIAS_FILE = "scale_bias.npy"
-_BLOCK_ROWS = 65_536
+_BLOCK_ROWS: Final = 65_536
 
 
 class RowTable(StoredRows):
     """Rows and the original ids they belong to; see `StoredRows`.
 
     Args:
-        values: float32 or float16 [n, dim], or codes uint8 [n, dim].
+        stored: the rows.
         ids: of the rows.
-        scale_bias: of codes, float16 [n, 2].
     """
 
-    def __init__(
-        self, values: npt.NDArray[Any], ids: Ids, scale_bias: npt.NDArray[np.float16] | None = None
-    ) -> None:
-        super().__init__(values, scale_bias, ids.node_type)
+    def __init__(self, stored: StoredRows, ids: Ids) -> None:
+        super().__init__(stored.native, stored.codec, ids.node_type, stored._float32)
         self.ids = ids
 
 

@@ -177,7 +177,7 @@ class UpdatedTable(RowTable):
         self.ids = ids
         self.changed = changed
         self.dim = base.dim
-        self.dtype = base.dtype
+        self.codec = base.codec
         self.nbytes = base.nbytes + changed.rows.nbytes
         self._noun = ids.node_type
 
@@ -233,14 +233,14 @@ class UpdatedTable(RowTable):
         # Gathered, so that each bag is added in its order: the same bits as of a table with these rows.
         gathered = self.rows(indices, default_row=np.zeros(self.dim, np.float32))
         places = np.where(indices < 0, -1, np.arange(len(indices)))
-        return StoredRows(gathered).sums(places, offsets, weights)
+        return StoredRows.of_float32(gathered).sums(places, offsets, weights)
 
     def best(self, queries: Float32, k: int, lengths: Float32 | None = None) -> tuple[Int64, Float32]:
         """Return the ``k`` rows with the largest inner products; see `StoredRows.best`.
 
         All rows are decoded at once: `graphbox.deploy.nearest` ranks changed rows beside the stored ones.
         """
-        return StoredRows(self.block(0, len(self))).best(queries, k, lengths)
+        return StoredRows.of_float32(self.block(0, len(self))).best(queries, k, lengths)
 
     @cached_property
     def _ascending(self) -> tuple[Int64, Int64]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +42,12 @@ from graphbox.artifact.manifest import (
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
 from graphbox.artifact.reader import Artifact
-from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, mean_row
+from graphbox.artifact.rows import mean_row
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
-from graphbox.rows import RowEncoding, StoredRows
+from graphbox.row_codecs import ArrayRows, RowCodec, RowSource, TableShape, open_rows, row_codec
+from graphbox.rows import StoredRows
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -55,6 +56,7 @@ PREPROCESS_FILE = "preprocess.json"
 NETWORK_FOLDER = "network"
 LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
+_STREAMED_FILE = "rows.npy"
 _EXAMPLE_IDS = 2
 _LONGEST_INDENTED = 10_000
 _PARTIAL = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*\.partial-[0-9a-f]{16}")
@@ -126,21 +128,32 @@ class ArtifactWriter:
         return checked
 
     def add_table(
-        self, name: str, node_type: str, rows: npt.NDArray[np.float32] | npt.NDArray[np.float16]
+        self,
+        name: str,
+        node_type: str,
+        rows: npt.NDArray[np.float32] | npt.NDArray[np.float16] | RowSource,
+        codec: RowCodec | None = None,
     ) -> None:
-        """Write a table of float32 or float16 rows [n, dim] for a node type whose ids were added.
+        """Write a table for a node type whose ids were added.
+
+        Args:
+            name: of the table.
+            node_type: whose rows they are.
+            rows: one for each id: float32 or float16 [n, dim], or rows to read in blocks.
+            codec: how they are stored; None: as the array has them, other rows as float32.
 
         Raises:
-            DataError: the rows are of another dtype or shape than [number of ids, dim], or not all finite.
+            DataError: the rows are of another type or shape, or the codec cannot hold an element.
         """
-        codec: RowEncoding = "float16" if rows.dtype == np.float16 else "float32"
-        if rows.dtype.name != codec or not all(np.isfinite(part).all() for part in _parts(rows)):
-            raise DataError(
-                f"expected finite rows of type float32 or float16, received {rows.dtype}",
-                where=f"table `{name}`",
-            )
-        self._add_table_spec(name, node_type, codec, rows.shape)
-        self.add_array(f"tables/{name}/{ROWS_FILE}", rows)
+        try:
+            source = ArrayRows(rows) if isinstance(rows, np.ndarray) else rows
+            own = rows.dtype.name if isinstance(rows, np.ndarray) else "float32"
+            codec = codec or row_codec(own)
+            self._add_table_spec(name, node_type, codec.name, (len(source), source.dim))
+            for file, array in codec.encode(source).items():
+                self.add_array(f"tables/{name}/{file}", array)
+        except DataError as error:
+            raise DataError(error.message, where=f"table `{name}`", hint=error.hint) from error
 
     def add_streamed_table(
         self,
@@ -164,43 +177,27 @@ class ArtifactWriter:
             DataError: there is no row, or another number of rows than of ids.
             FormatError: on duplicates or nulls among the ids.
         """
-        with self._place(f"tables/{name}/{ROWS_FILE}").open("wb") as stream:
+        with self._place(f"tables/{name}/{_STREAMED_FILE}").open("wb") as stream:
             shape, dtype = write_row_blocks(stream, blocks)
         self.add_ids(node_type, ids())
-        self._add_table_spec(name, node_type, "float16" if dtype == np.float16 else "float32", shape)
+        self._add_table_spec(name, node_type, row_codec(dtype.name).name, shape)
         return shape
-
-    def add_int8_table(
-        self, name: str, node_type: str, codes: npt.NDArray[np.uint8], scale_bias: npt.NDArray[np.float16]
-    ) -> None:
-        """Write a table of int8 rows: codes uint8 [n, dim], (scale, bias) float16 [n, 2].
-
-        Raises:
-            DataError: when the arrays are of other types or shapes.
-        """
-        if codes.dtype != np.uint8 or scale_bias.dtype != np.float16 or scale_bias.shape != (len(codes), 2):
-            raise DataError(
-                f"expected codes uint8 [n, dim] and scale_bias float16 [n, 2], received {codes.dtype} "
-                f"{list(codes.shape)} and {scale_bias.dtype} {list(scale_bias.shape)}",
-                where=f"table `{name}`",
-            )
-        self._add_table_spec(name, node_type, "int8_rowwise", codes.shape)
-        self.add_array(f"tables/{name}/{CODES_FILE}", codes)
-        self.add_array(f"tables/{name}/{SCALE_BIAS_FILE}", scale_bias)
 
     def copy_table(self, artifact: Artifact, name: str, rows: npt.NDArray[np.int64] | None = None) -> None:
         """Take over a table of another model version: all of it, or the given rows in their order."""
         spec = artifact.manifest.tables[name]
         count = spec.rows if rows is None else len(rows)
         self._add_table_spec(name, spec.node_type, spec.codec, (count, spec.dim))
-        for path in artifact.manifest.files:
-            if path.startswith(f"tables/{name}/"):
-                if rows is None:
-                    shutil.copyfile(artifact.path / path, self._place(path))
-                else:
-                    stored = np.load(artifact.path / path, mmap_mode="r", allow_pickle=False)
-                    with self._place(path).open("wb") as stream:
-                        write_array(stream, stored, rows)
+        codec = row_codec(spec.codec)
+        files = {file: f"tables/{name}/{file}" for file in codec.files(spec.rows, spec.dim)}
+        if rows is None:
+            for path in files.values():
+                shutil.copyfile(artifact.path / path, self._place(path))
+            return
+        arrays = _mapped({file: artifact.path / path for file, path in files.items()})
+        for file, part in codec.select(arrays, rows).items():
+            with self._place(files[file]).open("wb") as stream:
+                write_array(stream, part.array, part.rows)
 
     def copy_onnx(self, artifact: Artifact) -> None:
         """Take over the dense part of another model version."""
@@ -276,7 +273,7 @@ class ArtifactWriter:
             defaults = {query_type: f"defaults/{name}.npy" for query_type, name in tables.items()}
             for name in dict.fromkeys(tables.values()):
                 zeros = np.zeros(self._tables[name].dim, np.float32)
-                row = zeros if unknown_ids == "zero" else mean_row(self._stored(name))
+                row = zeros if unknown_ids == "zero" else mean_row(self.stored_rows(name))
                 self.add_array(f"defaults/{name}.npy", row)
         self.set_preprocess(
             LookupForm(node_type=node_type, tables=dict(tables), unknown_ids=unknown_ids, defaults=defaults)
@@ -403,7 +400,7 @@ class ArtifactWriter:
             order = np.concatenate([links.most_linked(ids.node_type, len(ids)), order])
         return ids.take(list(dict.fromkeys(order.tolist()))[:_EXAMPLE_IDS])
 
-    def _add_table_spec(self, name: str, node_type: str, codec: RowEncoding, shape: tuple[int, ...]) -> None:
+    def _add_table_spec(self, name: str, node_type: str, codec: str, shape: tuple[int, ...]) -> None:
         check_name(name, "table name")
         if name in self._tables:
             raise UsageError(f"expected a new table, received `{name}` again")
@@ -418,16 +415,13 @@ class ArtifactWriter:
             node_type=node_type, codec=codec, rows=shape[0], dim=shape[1], ids=path
         )
 
-    def _stored(self, name: str) -> StoredRows:
+    def stored_rows(self, name: str) -> StoredRows:
         """Return a table that was written, its files mapped."""
+        spec = self._tables[name]
+        codec = row_codec(spec.codec)
         folder = self._partial / "tables" / name
-        mode: Literal["r"] | None = "r" if self._tables[name].rows else None  # an empty file cannot be mapped
-        arrays = [
-            np.load(folder / file, mmap_mode=mode, allow_pickle=False)
-            for file in (ROWS_FILE, CODES_FILE, SCALE_BIAS_FILE)
-            if (folder / file).exists()
-        ]
-        return StoredRows(*arrays)
+        arrays = _mapped({file: folder / file for file in codec.files(spec.rows, spec.dim)})
+        return open_rows(codec, arrays, TableShape(spec.rows, spec.dim, spec.node_type))
 
     def _place(self, path: str) -> Path:
         for part in path.split("/"):
@@ -501,9 +495,17 @@ def _id_array(ids: Iterable[Id], node_type: str) -> pa.Array:
         ) from error
 
 
-def _parts(rows: npt.NDArray[Any]) -> Iterable[npt.NDArray[Any]]:
-    """Yield blocks of rows, so that a check of a memory-mapped table needs little memory."""
-    return (rows[start : start + 65_536] for start in range(0, len(rows), 65_536))
+def _mapped(files: Mapping[str, Path]) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays whose files are mapped."""
+    return {name: _mapped_array(path) for name, path in files.items()}
+
+
+def _mapped_array(path: Path) -> npt.NDArray[Any]:
+    try:
+        mapped: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError:  # nothing cannot be mapped
+        mapped = np.load(path, allow_pickle=False)
+    return mapped
 
 
 def _make_partial(path: Path) -> tuple[Path, int]:

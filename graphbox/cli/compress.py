@@ -35,6 +35,9 @@ class RowPrecision(StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     INT8 = "int8"
+    INT4 = "int4"
+    INT3 = "int3"
+    INT2 = "int2"
 
 
 def compress(

@@ -6,7 +6,13 @@
 from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
-from graphbox.config.compression import CompressConfig, MaxDrop, SearchConfig, parse_max_drop
+from graphbox.config.compression import (
+    CompressConfig,
+    MaxDrop,
+    RowPrecision,
+    SearchConfig,
+    parse_max_drop,
+)
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.kinds import ModelConfig, budget_refusal, kinds_that, model_kind, model_kinds
 from graphbox.config.load import (
@@ -104,6 +110,7 @@ __all__ = [
     "RandomSplitConfig",
     "RecommendTaskConfig",
     "RotatEConfig",
+    "RowPrecision",
     "RowTimeSplitConfig",
     "RunConfig",
     "SageConfig",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -62,6 +62,10 @@ def _check_max_drop(given: Any) -> Any:
     return given
 
 
+RowPrecision: TypeAlias = Literal["float32", "float16", "int8", "int4", "int3", "int2"]
+"""Precision of embedding rows."""
+
+
 class SearchConfig(Section):
     """What a compressed model may cost and must reach, and how many models are tried."""
 
@@ -90,8 +94,9 @@ class CompressConfig(Section):
     """Precision of the ONNX model. `auto`: the fastest that the target of `bench` runs. `int8`: activations
     are quantized row by row at run time; `int8_static`: by ranges measured on queries; `int8_weights` and
     `int4_weights`: weights in blocks, fastest for single rows; `float16`: half the size, no faster."""
-    tables: Literal["float32", "float16", "int8"] = "int8"
-    """Precision of the embedding rows; int8 has a scale and a bias for each row."""
+    tables: RowPrecision = "int8"
+    """Precision of the embedding rows. Integers have a scale and a bias for each row; int4, int3 and int2
+    rotate rows first."""
     max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01
     """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
     `0.5%`; more is refused with exit code 6."""

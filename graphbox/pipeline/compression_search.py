@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "compress"
 _FORMAT = 1
+_NEURONS = (1.0, 0.75, 0.5, 0.25)
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,12 @@ def search_version(
         key = _key(artifact, quality, target, environment)
         kept = folder / f"{parent.version}-{key}"
         kept.mkdir(parents=True, exist_ok=True)
+        layer_errors = workbench.layer_errors()
         limits = limits_of(settings)
         seconds = None if wanted.minutes is None else 60 * wanted.minutes
         found = search(
             workbench,
-            _space(settings, artifact),
+            _space(settings, workbench, layer_errors),
             limits,
             quality.metric,
             TrialLog(kept / "trials.jsonl"),
@@ -110,7 +112,7 @@ def search_version(
             watch.check,
         )
         versions, metrics_test = _write_points(workspace, parent, workbench, found, quality)
-    return _report(parent, settings, quality, found, versions, metrics_test, environment, kept)
+    return _report(parent, settings, quality, found, versions, metrics_test, environment, layer_errors, kept)
 
 
 def limits_of(settings: CompressConfig) -> Limits:
@@ -126,18 +128,19 @@ def limits_of(settings: CompressConfig) -> Limits:
     )
 
 
-def _space(settings: CompressConfig, artifact: Artifact) -> Space:
+def _space(settings: CompressConfig, workbench: Workbench, layer_errors: Mapping[str, float]) -> Space:
     """Return the methods to combine: all of those of a part for which the settings name none."""
-    from graphbox.compress.apply import dense_methods, table_codecs
+    from graphbox.compress.parts import dense_choices, table_choices
     from graphbox.compress.search import Space
 
-    given = settings.model_fields_set
+    given, original = settings.model_fields_set, workbench.parts
     tables = {
-        name: (settings.tables,) if "tables" in given else table_codecs(spec)
-        for name, spec in artifact.manifest.tables.items()
+        name: (settings.tables,) if "tables" in given else table_choices(spec)
+        for name, spec in original.artifact.manifest.tables.items()
     }
-    dense = (settings.dense,) if "dense" in given else dense_methods(artifact)
-    return Space(tables=tables, dense=dense)
+    dense = (settings.dense,) if "dense" in given else dense_choices(original)
+    kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
+    return Space(tables=tables, dense=dense, layers=tuple(layer_errors), kept_neurons=kept)
 
 
 def _write_points(
@@ -234,6 +237,7 @@ def _report(
     versions: Mapping[str, int],
     metrics_test: Mapping[str, float],
     environment: Mapping[str, Any],
+    layer_errors: Mapping[str, float],
     kept: Path,
 ) -> dict[str, Any]:
     from graphbox.compress.report import BeforeAfter, MetricDrop
@@ -247,6 +251,7 @@ def _report(
         limits=limits,
         command=_command(parent, settings, limits),
         environment=", ".join(f"{name} {value}" for name, value in environment.items()),
+        layer_errors=layer_errors,
     )
     document = report_document(found, setting, versions, metrics_test)
     with write_atomically(kept / "report.json") as stream:

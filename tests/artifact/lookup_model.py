@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, ArtifactWriter, TargetSpec
 from graphbox.artifact.lookup_form import UnknownIds
-from graphbox.compress import quantize_rows
+from graphbox.row_codecs import row_codec
 
 POLICIES: Final[tuple[UnknownIds, ...]] = ("refuse", "zero", "mean")
-CODECS: Final = ("float32", "float16", "int8_rowwise")
+CODECS: Final = ("float32", "float16", "int8_rowwise", "int4_rotated")
 DIM: Final = 9
 USERS: Final = [f"user {number}" for number in range(70_000)]
 """More than a block of the mean."""
@@ -38,10 +38,7 @@ def write_lookup(
     with ArtifactWriter(path) as writer:
         for node_type, ids in (("user", USERS), ("item", ITEMS)):
             writer.add_ids(node_type, ids)
-            if codec == "int8_rowwise":
-                writer.add_int8_table(node_type, node_type, *quantize_rows(rows_of(node_type)))
-            else:
-                writer.add_table(node_type, node_type, rows_of(node_type).astype(codec))
+            writer.add_table(node_type, node_type, rows_of(node_type), row_codec(codec))
         writer.set_lookup("user", {"user": "user", "item": "item"}, unknown_ids)
         targets = {each: TargetSpec(table="item", score="inner_product") for each in ("user", "item")}
         return writer.commit(

@@ -94,7 +94,7 @@ def check_state(rows: UpdatedRows, expected: dict[str, dict[Any, Float32]], seed
         np.testing.assert_array_equal(found.block(0, len(found)), all_rows)
         start = int(random.integers(0, len(found)))
         np.testing.assert_array_equal(found.block(start, start + 100), all_rows[start : start + 100])
-        plain = StoredRows(all_rows)
+        plain = StoredRows.of_float32(all_rows)
         bags = np.array([0, len(index) // 2, len(index) // 2, len(index)])
         weights = random.standard_normal(len(index)).astype(np.float32)
         np.testing.assert_array_equal(found.sums(index, bags, weights), plain.sums(index, bags, weights))

@@ -11,9 +11,11 @@ import pytest
 
 from graphbox.artifact import Ids, RowTable
 from graphbox.errors import InvalidRequestError, UsageError
+from graphbox.row_codecs import TableShape, open_rows, row_codec
 from graphbox.rows import StoredRows
+from tests.row_codecs.reference import CODECS, decoded, random_arrays
 
-KINDS = ("float32", "float16", "int8_rowwise")
+KINDS = CODECS
 RANDOM = np.random.default_rng(0)
 ROWS, DIM = 50, 7
 
@@ -22,28 +24,21 @@ def _ids(count: int = ROWS) -> Ids:
     return Ids(pa.array([f"n{number}" for number in range(count)], pa.string()), "node")
 
 
-def _example(kind: str, rows: int, dim: int) -> tuple[list[Any], Any]:
-    """Return the arrays of a table of random rows, and the rows as float32 by NumPy."""
-    values = RANDOM.standard_normal((rows, dim), np.float32)
-    if kind == "float32":
-        return [values], values
-    if kind == "float16":
-        return [values.astype(np.float16)], values.astype(np.float16).astype(np.float32)
-    codes = RANDOM.integers(0, 256, (rows, dim), dtype=np.uint8)
-    scale_bias = RANDOM.standard_normal((rows, 2)).astype(np.float16)
-    factors = scale_bias.astype(np.float32)
-    return [codes, scale_bias], codes.astype(np.float32) * factors[:, :1] + factors[:, 1:]
+def _example(kind: str, rows: int, dim: int) -> tuple[StoredRows, Any]:
+    """Return a table of random rows, and the rows as float32 by NumPy."""
+    arrays = random_arrays(kind, rows, dim, RANDOM)
+    return open_rows(row_codec(kind), arrays, TableShape(rows, dim)), decoded(kind, arrays, rows, dim)
 
 
 def _table(kind: str) -> tuple[RowTable, Any]:
-    arrays, expected = _example(kind, ROWS, DIM)
-    return RowTable(arrays[0], _ids(), *arrays[1:]), expected
+    stored, expected = _example(kind, ROWS, DIM)
+    return RowTable(stored, _ids()), expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_and_blocks_are_the_decoded_rows(kind: str) -> None:
     table, expected = _table(kind)
-    assert (len(table), table.dim, table.dtype, len(table.ids)) == (ROWS, DIM, kind, ROWS)
+    assert (len(table), table.dim, table.codec, len(table.ids)) == (ROWS, DIM, kind, ROWS)
     indices = RANDOM.integers(0, ROWS, 200)
     np.testing.assert_array_equal(table.rows(indices), expected[indices])
     np.testing.assert_array_equal(table.rows([3, 3, 0]), expected[[3, 3, 0]])
@@ -63,8 +58,7 @@ def test_rows_and_blocks_are_the_decoded_rows(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_any_length_have_the_bits_of_numpy(kind: str) -> None:
     for dim in range(1, 258):
-        arrays, expected = _example(kind, 23, dim)
-        table = StoredRows(*arrays)
+        table, expected = _example(kind, 23, dim)
         indices = RANDOM.integers(0, 23, 40)
         np.testing.assert_array_equal(table.rows(indices), expected[indices])
         np.testing.assert_array_equal(table.block(3, 20), expected[3:20])
@@ -117,8 +111,7 @@ def test_positions_outside_are_refused_and_never_wrap(kind: str, wrong: Any) -> 
 @pytest.mark.parametrize("dim", [1, 7, 64, 257])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.9, 1.0])
 def test_indices_of_minus_one_have_the_default_row(kind: str, dim: int, share: float) -> None:
-    arrays, expected = _example(kind, 40, dim)
-    table = StoredRows(*arrays)
+    table, expected = _example(kind, 40, dim)
     default_row = RANDOM.standard_normal(dim).astype(np.float32)
     indices = np.where(RANDOM.random(300) < share, -1, RANDOM.integers(0, 40, 300))
     plain = np.where(indices[:, None] < 0, default_row, expected[indices])
@@ -148,8 +141,7 @@ def test_default_rows_are_checked(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dim", [1, 7, 64, 257])
 def test_sums_are_those_of_numpy(kind: str, dim: int) -> None:
-    arrays, expected = _example(kind, 40, dim)
-    table = StoredRows(*arrays)
+    table, expected = _example(kind, 40, dim)
     lengths = RANDOM.integers(0, 9, 30)
     offsets = np.append(0, np.cumsum(lengths))
     indices = RANDOM.integers(-1, 40, offsets[-1])
@@ -177,29 +169,42 @@ def test_sums_of_wrong_bags_are_refused() -> None:
             table.sums(np.array([0, -1, wrong]), np.array([0, 3]), weights)
 
 
-def test_empty_tables() -> None:
-    table = StoredRows(np.empty((0, 4), np.float16))
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_tables(kind: str) -> None:
+    table, _ = _example(kind, 0, 4)
     assert table.rows([]).shape == (0, 4)
+    assert table.rows([-1], default_row=np.ones(4, np.float32)).tolist() == [[1, 1, 1, 1]]
     assert table.block(0, 10).shape == (0, 4)
+    assert table.best(np.ones((2, 4), np.float32), 0)[0].shape == (2, 0)
     with pytest.raises(InvalidRequestError, match=r"of a row in \[0, 0\), received 0"):
         table.rows([0])
 
 
-def test_arrays_that_are_no_table_are_refused() -> None:
-    codes = np.zeros((3, 4), np.uint8)
-    for arrays in ([np.zeros(3, np.float32)], [np.zeros((3, 4))], [codes]):
-        with pytest.raises(UsageError, match="float32 or float16"):
-            StoredRows(*arrays)
-    with pytest.raises(UsageError, match="scale_bias"):
-        StoredRows(codes, np.zeros((2, 2), np.float16))
+def test_arrays_that_are_no_float32_rows_are_refused() -> None:
+    for array in (np.zeros(3, np.float32), np.zeros((3, 4)), np.zeros((3, 4), np.uint8)):
+        with pytest.raises(UsageError, match="expected float32"):
+            StoredRows.of_float32(array)  # type: ignore[arg-type]
 
 
-def test_sizes_are_those_of_the_files() -> None:
-    assert [_table(kind)[0].nbytes for kind in KINDS] == [
-        ROWS * DIM * 4,
-        ROWS * DIM * 2,
-        ROWS * (DIM + 4),
-    ]
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_rows_are_those_of_the_decoded_ones(kind: str) -> None:
+    for dim in (1, 7, 64, 100):
+        table, expected = _example(kind, 300, dim)
+        queries = RANDOM.standard_normal((3, dim), np.float32)
+        products = queries.astype(np.float64) @ expected.T.astype(np.float64)
+        index, scores = table.best(queries, 9)
+        largest = np.abs(expected).max() * np.abs(queries).max() * dim
+        np.testing.assert_allclose(scores, -np.sort(-products, axis=1)[:, :9], atol=1e-6 * largest)
+        np.testing.assert_allclose(np.take_along_axis(products, index, 1), scores, atol=1e-6 * largest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_rows_in_one_call_are_those_of_calls_of_one(kind: str) -> None:
+    table, expected = _example(kind, 2000, 65)
+    indices = RANDOM.integers(0, 2000, 5000)
+    np.testing.assert_array_equal(table.rows(indices), expected[indices])
+    np.testing.assert_array_equal(np.concatenate([table.rows([index]) for index in range(50)]), expected[:50])
+    np.testing.assert_array_equal(table.block(1, 1999), expected[1:1999])
 
 
 def test_best_rows_of_wrong_sizes_are_refused() -> None:

@@ -54,10 +54,10 @@ def test_the_default_row_is_read_as_it_was_declared(
 def test_the_mean_is_summed_in_float64() -> None:
     rows = np.full((200_000, 2), 16_777_216, np.float32)
     rows[:, 1] = 0.1
-    np.testing.assert_array_equal(mean_row(StoredRows(rows)), rows[0])
-    np.testing.assert_array_equal(mean_row(StoredRows(rows[:0])), [0, 0])
+    np.testing.assert_array_equal(mean_row(StoredRows.of_float32(rows)), rows[0])
+    np.testing.assert_array_equal(mean_row(StoredRows.of_float32(rows[:0])), [0, 0])
     largest = np.full((3, 1), np.finfo(np.float32).max)
-    np.testing.assert_array_equal(mean_row(StoredRows(largest)), largest[0])
+    np.testing.assert_array_equal(mean_row(StoredRows.of_float32(largest)), largest[0])
 
 
 def test_types_that_share_a_table_share_its_default(tmp_path: Path) -> None:

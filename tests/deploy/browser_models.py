@@ -18,8 +18,8 @@ from graphbox.artifact import (
     TriplesForm,
 )
 from graphbox.artifact.links import links_table
-from graphbox.compress import quantize_rows
 from graphbox.deploy.onnx_writer import Node, write_onnx
+from graphbox.row_codecs import row_codec
 
 __all__ = ["write_classifier", "write_large_graph", "write_rows"]
 
@@ -35,10 +35,7 @@ def write_rows(path: Path, codec: str) -> Artifact:
     ids = [f"<i>{index}</i> & \"'?#%2F\\ 节点" for index in range(ROWS)]
     with ArtifactWriter(path) as writer:
         writer.add_ids("item", ids)
-        if codec == "int8":
-            writer.add_int8_table("item", "item", *quantize_rows(rows))
-        else:
-            writer.add_table("item", "item", rows.astype(codec))
+        writer.add_table("item", "item", rows, row_codec("int8_rowwise" if codec == "int8" else codec))
         writer.set_preprocess(LookupForm(node_type="item", tables={"item": "item"}))
         targets = {"item": TargetSpec(table="item", score="cosine")}
         return writer.commit(name=codec, version=1, kind="embedding", task=None, dim=DIM, targets=targets)
@@ -101,7 +98,7 @@ def write_large_graph(path: Path) -> Artifact:
     with ArtifactWriter(path) as writer:
         writer.add_ids("page", [f"page {number}" for number in range(LARGE_ROWS)])
         rows = random.standard_normal((LARGE_ROWS, LARGE_DIM), np.float32)
-        writer.add_int8_table("page", "page", *quantize_rows(rows))
+        writer.add_table("page", "page", rows, row_codec("int8_rowwise"))
         writer.add_ids("relation", list(form.ends))
         for name in (form.to_tails, form.to_heads):
             writer.add_table(name, "relation", random.standard_normal((2, LARGE_DIM), np.float32))

@@ -13,8 +13,8 @@ from graphbox.artifact import Artifact, ArtifactWriter, TargetSpec
 from graphbox.artifact.links import links_table
 from graphbox.artifact.manifest import Score
 from graphbox.artifact.preprocess import LookupForm
-from graphbox.compress import quantize_rows
 from graphbox.deploy import DeployedEncoder
+from graphbox.row_codecs import row_codec
 
 __all__ = ["DIM", "ITEMS", "LINKED", "USERS", "clustered", "wait_for_index", "write_items"]
 
@@ -41,10 +41,7 @@ def write_items(
     with ArtifactWriter(path) as writer:
         writer.add_ids("item", [f"item-{number:05d}" for number in range(items)])
         writer.add_ids("user", range(1_000, 1_000 + USERS))
-        if codec == "int8":
-            writer.add_int8_table("items", "item", *quantize_rows(rows))
-        else:
-            writer.add_table("items", "item", rows)
+        writer.add_table("items", "item", rows, row_codec("int8_rowwise" if codec == "int8" else codec))
         writer.add_table("users", "user", users)
         writer.set_preprocess(LookupForm(node_type="item", tables={"item": "items", "user": "users"}))
         if items >= LINKED:

@@ -14,6 +14,7 @@ from graphbox.artifact import Ids, RowTable
 from graphbox.deploy import CheckedProgram, Options, choose, compile_model
 from graphbox.deploy.nearest import exact as ranking_module
 from graphbox.deploy.nearest.exact import RANKING_MODEL, ExactRanking
+from graphbox.row_codecs import ArrayRows, TableShape, open_rows, row_codec
 
 RANDOM = np.random.default_rng(0)
 
@@ -26,7 +27,9 @@ def program() -> Iterator[CheckedProgram]:
 
 
 def _table(rows: Any) -> RowTable:
-    return RowTable(rows, Ids(pa.array(range(len(rows)), pa.int64()), "node"))
+    codec = row_codec(rows.dtype.name)
+    stored = open_rows(codec, codec.encode(ArrayRows(rows)), TableShape(*rows.shape))
+    return RowTable(stored, Ids(pa.array(range(len(rows)), pa.int64()), "node"))
 
 
 def _plain(rows: Any, queries: Any, k: int, exclude: Any, cosine: bool) -> Any:
@@ -103,12 +106,14 @@ def test_queries_are_taken_in_parts(program: CheckedProgram, monkeypatch: pytest
 
 def _stored(kind: str, rows: int, dim: int) -> RowTable:
     """Return a table of random rows, stored as float16 or as codes."""
-    ids = Ids(pa.array(range(rows), pa.int64()), "node")
     if kind == "float16":
-        return RowTable(RANDOM.standard_normal((rows, dim)).astype(np.float16), ids)
+        return _table(RANDOM.standard_normal((rows, dim)).astype(np.float16))
     scale_bias = np.abs(RANDOM.standard_normal((rows, 2))).astype(np.float16)
     scale_bias[:, 1] *= -100
-    return RowTable(RANDOM.integers(0, 256, (rows, dim), dtype=np.uint8), ids, scale_bias)
+    codes = RANDOM.integers(0, 256, (rows, dim), dtype=np.uint8)
+    arrays: Any = {"codes.npy": codes, "scale_bias.npy": scale_bias}
+    stored = open_rows(row_codec("int8_rowwise"), arrays, TableShape(rows, dim))
+    return RowTable(stored, Ids(pa.array(range(rows), pa.int64()), "node"))
 
 
 @pytest.mark.parametrize("score", ["inner_product", "cosine"])
@@ -143,14 +148,14 @@ def test_encoded_rows_rank_as_their_decoded_values(
 
 
 def test_ties_of_encoded_rows_go_to_the_lower_index(program: CheckedProgram) -> None:
-    table = RowTable(np.ones((2000, 4), np.float16), Ids(pa.array(range(2000), pa.int64()), "node"))
+    table = _table(np.ones((2000, 4), np.float16))
     index, _ = ExactRanking(table, "cosine", program).top(np.ones((2, 4), np.float32), 5, np.array([0, 9]))
     assert index.tolist() == [[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
 
 
 def test_zero_rows_that_are_encoded_score_zero(program: CheckedProgram) -> None:
     rows = np.array([[0, 0], [1, 0], [-1, 0]], np.float16)
-    table = RowTable(rows, Ids(pa.array(range(3), pa.int64()), "node"))
+    table = _table(rows)
     index, scores = ExactRanking(table, "cosine", program).top(np.array([[2, 0], [0, 0]], np.float32), 3)
     assert index.tolist() == [[1, 0, 2], [0, 1, 2]]
     assert scores.tolist() == [[1, 0, -1], [0, 0, 0]]

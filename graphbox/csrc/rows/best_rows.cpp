@@ -105,21 +105,21 @@ class BestScores {
 
 void best_rows(const StoredRows& stored, const RowQueries& queries, std::int64_t k, std::int64_t* index,
                float* scores) {
-  const std::size_t stride = whole_lanes(std::max<std::size_t>(stored.dim, 1));
+  const std::size_t stride = whole_lanes(std::max<std::size_t>(stored.dim(), 1));
   const auto count = static_cast<std::size_t>(queries.count);
   const std::size_t groups = std::max<std::size_t>(kTileBytes / (stride * sizeof(float) * kRowsTogether), 1);
   const std::size_t tile_rows = groups * kRowsTogether;
   // Zeros behind the ends of rows and queries, which add nothing.
   std::vector<float> padded(count * stride);
   for (std::size_t query = 0; query < count; ++query) {
-    std::copy_n(queries.values + query * stored.dim, stored.dim, padded.data() + query * stride);
+    std::copy_n(queries.values + query * stored.dim(), stored.dim(), padded.data() + query * stride);
   }
   std::vector<float> tile(tile_rows * stride);
   std::vector<float> products(tile_rows);
   std::vector<BestScores> best(count, BestScores(k));
-  for (std::int64_t start = 0; start < stored.rows && k > 0; start += static_cast<std::int64_t>(tile_rows)) {
-    const std::int64_t rows = std::min(static_cast<std::int64_t>(tile_rows), stored.rows - start);
-    decode_block(stored, start, rows, tile.data(), stride);
+  for (std::int64_t start = 0; start < stored.rows() && k > 0; start += static_cast<std::int64_t>(tile_rows)) {
+    const std::int64_t rows = std::min(static_cast<std::int64_t>(tile_rows), stored.rows() - start);
+    stored.decode(start, rows, tile.data(), stride);
     for (std::size_t query = 0; query < count; ++query) {
       multiply(tile.data(), stride, static_cast<std::size_t>(rows), padded.data() + query * stride, products.data());
       for (std::int64_t i = 0; i < rows; ++i) {

@@ -1,265 +1,71 @@
 #include "rows/stored_rows.h"
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "portability/cpu.h"
-#include "store/gather.h"
-#include "table/float16.h"
 
 namespace graphbox {
 namespace {
 
-// More gain nothing: by then the reads ahead fill what the processor can have outstanding.
-constexpr std::int64_t kPrefetchedRows = 16;
+constexpr std::size_t kEntriesTogether = 256;  // of which the rows that are there are decoded in one call
+constexpr std::size_t kSummedTogether = 64;    // whose decoded rows stay in the caches
 
-// One row of each encoding, and its place in memory. The loops over `value` are what the compiler vectorizes: with
-// vectors of a fixed length, or results that bypass the caches, lookups took 1.3 to 4 times as long.
-class Float32Row {
- public:
-  GRAPHBOX_INLINE Float32Row(const StoredRows& stored, std::int64_t row) : values_(begin(stored, row)) {}
-  GRAPHBOX_INLINE float value(std::size_t column) const { return values_[column]; }
-
-  GRAPHBOX_INLINE static void prefetch_row(const StoredRows& stored, std::int64_t row) {
-    prefetch_range(reinterpret_cast<const std::byte*>(begin(stored, row)), stored.dim * sizeof(float));
-  }
-
- private:
-  GRAPHBOX_INLINE static const float* begin(const StoredRows& stored, std::int64_t row) {
-    return static_cast<const float*>(stored.values) + static_cast<std::size_t>(row) * stored.dim;
-  }
-
-  const float* __restrict values_;
-};
-
-class Float16Row {
- public:
-  GRAPHBOX_INLINE Float16Row(const StoredRows& stored, std::int64_t row) : halves_(begin(stored, row)) {}
-  GRAPHBOX_INLINE float value(std::size_t column) const { return float16_value(halves_[column]); }
-
-  GRAPHBOX_INLINE static void prefetch_row(const StoredRows& stored, std::int64_t row) {
-    prefetch_range(reinterpret_cast<const std::byte*>(begin(stored, row)), stored.dim * sizeof(std::uint16_t));
-  }
-
- private:
-  GRAPHBOX_INLINE static const std::uint16_t* begin(const StoredRows& stored, std::int64_t row) {
-    return static_cast<const std::uint16_t*>(stored.values) + static_cast<std::size_t>(row) * stored.dim;
-  }
-
-  const std::uint16_t* __restrict halves_;
-};
-
-class Int8Row {
- public:
-  GRAPHBOX_INLINE Int8Row(const StoredRows& stored, std::int64_t row)
-      : codes_(begin(stored, row)),
-        scale_(float16_value(stored.scale_bias[2 * row])),
-        bias_(float16_value(stored.scale_bias[2 * row + 1])) {}
-  GRAPHBOX_INLINE float value(std::size_t column) const {
-    return static_cast<float>(codes_[column]) * scale_ + bias_;
-  }
-
-  GRAPHBOX_INLINE static void prefetch_row(const StoredRows& stored, std::int64_t row) {
-    prefetch_range(reinterpret_cast<const std::byte*>(begin(stored, row)), stored.dim);
-    prefetch(stored.scale_bias + 2 * row);
-  }
-
- private:
-  GRAPHBOX_INLINE static const std::uint8_t* begin(const StoredRows& stored, std::int64_t row) {
-    return static_cast<const std::uint8_t*>(stored.values) + static_cast<std::size_t>(row) * stored.dim;
-  }
-
-  const std::uint8_t* __restrict codes_;
-  float scale_;
-  float bias_;
-};
-
-template <typename Row>
-GRAPHBOX_INLINE void decode(const Row row, std::size_t dim, float* __restrict out) {
+GRAPHBOX_CLONES
+void add_weighted(const float* __restrict row, float weight, std::size_t dim, float* __restrict sum) {
   for (std::size_t column = 0; column < dim; ++column) {
-    out[column] = row.value(column);
+    sum[column] += row[column] * weight;
   }
 }
-
-template <typename Row>
-GRAPHBOX_INLINE void add_weighted(const Row row, float weight, std::size_t dim, float* __restrict sum) {
-  for (std::size_t column = 0; column < dim; ++column) {
-    sum[column] += row.value(column) * weight;
-  }
-}
-
-template <typename Row>
-GRAPHBOX_INLINE void take(const StoredRows& stored, std::span<const std::int64_t> index, float* out,
-                          std::size_t out_stride) {
-  const auto count = static_cast<std::int64_t>(index.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchedRows < count) {
-      Row::prefetch_row(stored, index[static_cast<std::size_t>(i + kPrefetchedRows)]);
-    }
-    decode(Row(stored, index[static_cast<std::size_t>(i)]), stored.dim,
-           out + static_cast<std::size_t>(i) * out_stride);
-  }
-}
-
-// A loop of its own, so that `take` has no branch for each row.
-template <typename Row>
-GRAPHBOX_INLINE void take_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out,
-                                     std::size_t out_stride) {
-  const auto count = static_cast<std::int64_t>(wanted.index.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchedRows < count) {
-      const std::int64_t ahead = wanted.index[static_cast<std::size_t>(i + kPrefetchedRows)];
-      if (ahead >= 0) {
-        Row::prefetch_row(stored, ahead);
-      }
-    }
-    const std::int64_t row = wanted.index[static_cast<std::size_t>(i)];
-    float* const values = out + static_cast<std::size_t>(i) * out_stride;
-    if (row >= 0) {
-      decode(Row(stored, row), stored.dim, values);
-    } else {
-      std::copy_n(wanted.default_row, stored.dim, values);
-    }
-  }
-}
-
-template <typename Row>
-GRAPHBOX_INLINE void decode_all(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                                std::size_t out_stride) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    decode(Row(stored, start + i), stored.dim, out + static_cast<std::size_t>(i) * out_stride);
-  }
-}
-
-template <typename Row>
-GRAPHBOX_INLINE void sum(const StoredRows& stored, const WeightedBags& bags, float* out) {
-  const std::int64_t count = bags.offsets.back();
-  for (std::size_t bag = 0; bag + 1 < bags.offsets.size(); ++bag) {
-    float* const sums = out + bag * stored.dim;
-    std::fill_n(sums, stored.dim, 0.0F);
-    for (std::int64_t i = bags.offsets[bag]; i < bags.offsets[bag + 1]; ++i) {
-      if (i + kPrefetchedRows < count && bags.index[i + kPrefetchedRows] >= 0) {
-        Row::prefetch_row(stored, bags.index[i + kPrefetchedRows]);
-      }
-      if (bags.index[i] >= 0) {
-        add_weighted(Row(stored, bags.index[i]), bags.weights[i], stored.dim, sums);
-      }
-    }
-  }
-}
-
-// Clones cannot be templates.
-GRAPHBOX_CLONES
-void take_float32(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride) {
-  take<Float32Row>(stored, index, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_float16(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride) {
-  take<Float16Row>(stored, index, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_int8(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride) {
-  take<Int8Row>(stored, index, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_float32(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
-  take_or_default<Float32Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_float16(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
-  take_or_default<Float16Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_int8(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
-  take_or_default<Int8Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_float32(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                    std::size_t out_stride) {
-  decode_all<Float32Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_float16(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                    std::size_t out_stride) {
-  decode_all<Float16Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_int8(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                 std::size_t out_stride) {
-  decode_all<Int8Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void sum_float32(const StoredRows& stored, const WeightedBags& bags, float* out) {
-  sum<Float32Row>(stored, bags, out);
-}
-
-GRAPHBOX_CLONES
-void sum_float16(const StoredRows& stored, const WeightedBags& bags, float* out) {
-  sum<Float16Row>(stored, bags, out);
-}
-
-GRAPHBOX_CLONES
-void sum_int8(const StoredRows& stored, const WeightedBags& bags, float* out) { sum<Int8Row>(stored, bags, out); }
 
 }  // namespace
+
+void StoredRows::take_or_default(const RowsOrDefault& wanted, float* out, std::size_t out_stride) const {
+  std::array<std::int64_t, kEntriesTogether> index;
+  std::array<std::int64_t, kEntriesTogether> places;
+  for (std::size_t start = 0; start < wanted.index.size(); start += kEntriesTogether) {
+    const std::size_t end = std::min(start + kEntriesTogether, wanted.index.size());
+    std::size_t count = 0;
+    for (std::size_t i = start; i < end; ++i) {
+      if (wanted.index[i] >= 0) {
+        index[count] = wanted.index[i];
+        places[count++] = static_cast<std::int64_t>(i);
+      } else {
+        std::copy_n(wanted.default_row, dim_, out + i * out_stride);
+      }
+    }
+    take({index.data(), count}, {out, out_stride, places.data()});
+  }
+}
+
+void StoredRows::sum(const WeightedBags& bags, float* out) const {
+  std::fill_n(out, (bags.offsets.size() - 1) * dim_, 0.0F);
+  std::array<std::int64_t, kSummedTogether> index;
+  std::vector<float> decoded(kSummedTogether * dim_);
+  std::size_t bag = 0;
+  for (std::int64_t start = 0; start < bags.offsets.back(); start += kSummedTogether) {
+    const std::int64_t end = std::min<std::int64_t>(start + kSummedTogether, bags.offsets.back());
+    const auto last = std::copy_if(bags.index + start, bags.index + end, index.begin(),
+                                   [](std::int64_t row) { return row >= 0; });
+    take({index.data(), static_cast<std::size_t>(last - index.begin())}, {decoded.data(), dim_});
+    const float* row = decoded.data();
+    for (std::int64_t i = start; i < end; ++i) {
+      while (bags.offsets[bag + 1] <= i) {
+        ++bag;
+      }
+      if (bags.index[i] >= 0) {
+        add_weighted(row, bags.weights[i], dim_, out + bag * dim_);
+        row += dim_;
+      }
+    }
+  }
+}
 
 std::int64_t first_outside(std::span<const std::int64_t> index, std::int64_t lowest, std::int64_t limit) {
   const auto found =
       std::find_if(index.begin(), index.end(), [&](std::int64_t row) { return row < lowest || row >= limit; });
   return found == index.end() ? -1 : found - index.begin();
-}
-
-void take_rows(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride) {
-  switch (stored.encoding) {
-    case RowEncoding::kFloat32:
-      return take_float32(stored, index, out, out_stride);
-    case RowEncoding::kFloat16:
-      return take_float16(stored, index, out, out_stride);
-    case RowEncoding::kInt8:
-      return take_int8(stored, index, out, out_stride);
-  }
-}
-
-void take_rows_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
-  switch (stored.encoding) {
-    case RowEncoding::kFloat32:
-      return take_or_default_float32(stored, wanted, out, out_stride);
-    case RowEncoding::kFloat16:
-      return take_or_default_float16(stored, wanted, out, out_stride);
-    case RowEncoding::kInt8:
-      return take_or_default_int8(stored, wanted, out, out_stride);
-  }
-}
-
-void decode_block(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                  std::size_t out_stride) {
-  switch (stored.encoding) {
-    case RowEncoding::kFloat32:
-      return decode_float32(stored, start, count, out, out_stride);
-    case RowEncoding::kFloat16:
-      return decode_float16(stored, start, count, out, out_stride);
-    case RowEncoding::kInt8:
-      return decode_int8(stored, start, count, out, out_stride);
-  }
-}
-
-void sum_rows(const StoredRows& stored, const WeightedBags& bags, float* out) {
-  switch (stored.encoding) {
-    case RowEncoding::kFloat32:
-      return sum_float32(stored, bags, out);
-    case RowEncoding::kFloat16:
-      return sum_float16(stored, bags, out);
-    case RowEncoding::kInt8:
-      return sum_int8(stored, bags, out);
-  }
 }
 
 }  // namespace graphbox

@@ -1,4 +1,4 @@
-// Rows of a served table, decoded as they are read. Compiled for several instruction sets, the same bits on all.
+// Rows of a served table, decoded as they are read. Every encoding gives the same bits on all instruction sets.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +7,15 @@
 
 namespace graphbox {
 
-enum class RowEncoding { kFloat32, kFloat16, kInt8 };
+// Row i of a result is at values + places[i] * stride; without places at values + i * stride.
+struct RowOutput {
+  float* values;
+  std::size_t stride;
+  const std::int64_t* places = nullptr;
 
-// rows x dim values, row-major. kInt8: value = code * scale + bias, computed in float32, with two float16 for each row.
-// Guan et al., "Post-Training 4-bit Quantization on Embedding Tables", arXiv:1911.02079, section 2, at 8 bits.
-struct StoredRows {
-  RowEncoding encoding;
-  const void* values;               // float, float16 bits or uint8
-  const std::uint16_t* scale_bias;  // float16 bits [rows, 2] of kInt8
-  std::int64_t rows;
-  std::size_t dim;
+  float* row(std::size_t i) const {
+    return values + (places == nullptr ? i : static_cast<std::size_t>(places[i])) * stride;
+  }
 };
 
 // Entries are rows, or -1 for one that has the default row, of `dim` values.
@@ -33,20 +32,38 @@ struct WeightedBags {
   std::span<const std::int64_t> offsets;
 };
 
+// A table of rows x dim numbers. One class for each family of encodings; reading is safe from several threads.
+class StoredRows {
+ public:
+  StoredRows(std::int64_t rows, std::size_t dim) : rows_(rows), dim_(dim) {}
+  virtual ~StoredRows() = default;
+  StoredRows(const StoredRows&) = delete;
+  StoredRows& operator=(const StoredRows&) = delete;
+
+  std::int64_t rows() const { return rows_; }
+  std::size_t dim() const { return dim_; }
+
+  // Bytes of the stored rows, and of what was built to find them.
+  virtual std::uint64_t bytes() const = 0;
+
+  // Row i of `out` = row index[i]. All entries must be rows.
+  virtual void take(std::span<const std::int64_t> index, const RowOutput& out) const = 0;
+
+  // out[i * out_stride ...] = row start + i, for i in [0, count). All must be rows.
+  virtual void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const = 0;
+
+  // out[i * out_stride ...] = row index[i], or the default row where index[i] is -1. All other entries must be rows.
+  virtual void take_or_default(const RowsOrDefault& wanted, float* out, std::size_t out_stride) const;
+
+  // out[b * dim ...] = the sum of weight * row over bag b, added in its order, from 0. All entries must be rows or -1.
+  virtual void sum(const WeightedBags& bags, float* out) const;
+
+ private:
+  std::int64_t rows_;
+  std::size_t dim_;
+};
+
 // Position of the first entry outside [lowest, limit), or -1.
 std::int64_t first_outside(std::span<const std::int64_t> index, std::int64_t lowest, std::int64_t limit);
-
-// out[i * out_stride ...] = row index[i]. All entries must be rows.
-void take_rows(const StoredRows& stored, std::span<const std::int64_t> index, float* out, std::size_t out_stride);
-
-// out[i * out_stride ...] = row index[i], or the default row where index[i] is -1. All other entries must be rows.
-void take_rows_or_default(const StoredRows& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride);
-
-// out[i * out_stride ...] = row start + i, for i in [0, count). All must be rows.
-void decode_block(const StoredRows& stored, std::int64_t start, std::int64_t count, float* out,
-                  std::size_t out_stride);
-
-// out[b * dim ...] = the sum of weight * row over bag b, added in its order, from 0. All entries must be rows or -1.
-void sum_rows(const StoredRows& stored, const WeightedBags& bags, float* out);
 
 }  // namespace graphbox

@@ -1,4 +1,4 @@
-// A set of rows that knows the how manieth each of its members is: a bitmap with counts, one cache line for a question.
+// Bitmap with rank: row -> ordinal among the members. Each lookup reads one cache line.
 #pragma once
 
 #include <bit>
@@ -8,6 +8,11 @@
 #include "portability/cpu.h"
 
 namespace graphbox {
+
+struct RankedRow {
+  bool is_member;
+  std::int64_t members_before;  // rows of the set below it
+};
 
 class RowRanks {
  public:
@@ -40,19 +45,23 @@ class RowRanks {
     }
   }
 
+  GRAPHBOX_INLINE RankedRow find(std::int64_t row) const {
+    const Block& block = blocks_[static_cast<std::size_t>(row / kBlockRows)];
+    const auto bit = static_cast<std::uint32_t>(row % kBlockRows);
+    const std::uint64_t below = (std::uint64_t{1} << (bit % 64)) - 1;
+    std::int64_t before = block.before + std::popcount(block.bits[bit / 64] & below);
+    for (std::uint32_t word = 0; word < bit / 64; ++word) {
+      before += std::popcount(block.bits[word]);
+    }
+    return {(block.bits[bit / 64] & (below + 1)) != 0, before};
+  }
+
   // -1: not a member.
   GRAPHBOX_INLINE std::int64_t rank(std::int64_t row) const {
     const Block& block = blocks_[static_cast<std::size_t>(row / kBlockRows)];
     const auto bit = static_cast<std::uint32_t>(row % kBlockRows);
-    const std::uint64_t below = (std::uint64_t{1} << (bit % 64)) - 1;
-    if ((block.bits[bit / 64] & (below + 1)) == 0) {
-      return -1;
-    }
-    std::int64_t rank = block.before + std::popcount(block.bits[bit / 64] & below);
-    for (std::uint32_t word = 0; word < bit / 64; ++word) {
-      rank += std::popcount(block.bits[word]);
-    }
-    return rank;
+    const bool is_member = (block.bits[bit / 64] >> (bit % 64) & 1) != 0;
+    return is_member ? find(row).members_before : -1;
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "rows/elementwise_rows.h"
 #include "tests/check.h"
 
 namespace graphbox {
@@ -17,7 +18,7 @@ struct Example {
   std::vector<std::uint8_t> codes;
   std::vector<std::uint16_t> scale_bias;
   std::vector<float> queries;
-  StoredRows stored{};
+  ElementArrays stored{};
 
   Example(std::int64_t rows, std::size_t dim, std::int64_t count) {
     std::uint32_t state = 7;
@@ -31,7 +32,7 @@ struct Example {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count) * dim; ++i) {
       queries.push_back(static_cast<float>(next() % 5) - 2.0F);
     }
-    stored = {RowEncoding::kInt8, codes.data(), scale_bias.data(), rows, dim};
+    stored = {ElementEncoding::kInt8, codes.data(), scale_bias.data(), rows, dim};
   }
 
   float product(std::size_t query, std::size_t row) const {
@@ -51,7 +52,7 @@ TEST(best_rows, rows_of_any_length_are_ranked_with_ties_to_the_lower_row) {
       for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, std::min<std::int64_t>(20, rows), rows}) {
         std::vector<std::int64_t> index(count * static_cast<std::size_t>(k) + 1, -7);
         std::vector<float> scores(index.size(), -7.0F);
-        best_rows(example.stored, {example.queries.data(), count, nullptr}, k, index.data(), scores.data());
+        best_rows(ElementwiseRows(example.stored), {example.queries.data(), count, nullptr}, k, index.data(), scores.data());
         CHECK_EQUAL(index.back(), -7);
         for (std::size_t query = 0; query < count && k > 0; ++query) {
           std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
@@ -75,7 +76,7 @@ TEST(best_rows, products_are_divided_by_the_lengths_of_rows) {
   const std::vector<float> values = {4, 1, 8, -8};
   const std::vector<float> lengths = {4, 0.5F, 16, 2};
   const float query = 1;
-  const StoredRows stored = {RowEncoding::kFloat32, values.data(), nullptr, 4, 1};
+  const ElementwiseRows stored({ElementEncoding::kFloat32, values.data(), nullptr, 4, 1});
   std::vector<std::int64_t> index(4);
   std::vector<float> scores(4);
   best_rows(stored, {&query, 1, lengths.data()}, 4, index.data(), scores.data());
@@ -87,7 +88,7 @@ TEST(best_rows, what_is_no_number_comes_last) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {std::nanf(""), 3, infinity, -infinity, std::nanf(""), -1};
   const float query = 1;
-  const StoredRows stored = {RowEncoding::kFloat32, values.data(), nullptr, 6, 1};
+  const ElementwiseRows stored({ElementEncoding::kFloat32, values.data(), nullptr, 6, 1});
   std::vector<std::int64_t> index(6);
   std::vector<float> scores(6);
   best_rows(stored, {&query, 1, nullptr}, 6, index.data(), scores.data());

@@ -1,4 +1,4 @@
-#include "rows/stored_rows.h"
+#include "rows/elementwise_rows.h"
 
 #include <cmath>
 #include <cstdint>
@@ -19,9 +19,9 @@ struct Example {
   std::vector<std::uint16_t> halves;
   std::vector<std::uint8_t> codes;
   std::vector<std::uint16_t> scale_bias;
-  StoredRows stored{};
+  ElementArrays stored{};
 
-  Example(RowEncoding encoding, std::int64_t rows, std::size_t dim) {
+  Example(ElementEncoding encoding, std::int64_t rows, std::size_t dim) {
     const std::size_t count = static_cast<std::size_t>(rows) * dim;
     std::uint32_t state = 12345;
     const auto next = [&state] { return state = state * 1664525U + 1013904223U; };
@@ -33,8 +33,8 @@ struct Example {
     for (std::int64_t i = 0; i < 2 * rows; ++i) {
       scale_bias.push_back(static_cast<std::uint16_t>((next() >> 9) & 0xBBFF));
     }
-    const void* const values = encoding == RowEncoding::kFloat32   ? static_cast<const void*>(floats.data())
-                               : encoding == RowEncoding::kFloat16 ? static_cast<const void*>(halves.data())
+    const void* const values = encoding == ElementEncoding::kFloat32   ? static_cast<const void*>(floats.data())
+                               : encoding == ElementEncoding::kFloat16 ? static_cast<const void*>(halves.data())
                                                                    : static_cast<const void*>(codes.data());
     stored = {encoding, values, scale_bias.data(), rows, dim};
   }
@@ -42,11 +42,11 @@ struct Example {
   float value(std::int64_t row, std::size_t column) const {
     const std::size_t at = static_cast<std::size_t>(row) * stored.dim + column;
     switch (stored.encoding) {
-      case RowEncoding::kFloat32:
+      case ElementEncoding::kFloat32:
         return floats[at];
-      case RowEncoding::kFloat16:
+      case ElementEncoding::kFloat16:
         return float16_value(halves[at]);
-      case RowEncoding::kInt8:
+      case ElementEncoding::kInt8:
         break;
     }
     const auto pair = static_cast<std::size_t>(2 * row);
@@ -56,16 +56,16 @@ struct Example {
   }
 };
 
-constexpr RowEncoding kEncodings[] = {RowEncoding::kFloat32, RowEncoding::kFloat16, RowEncoding::kInt8};
+constexpr ElementEncoding kEncodings[] = {ElementEncoding::kFloat32, ElementEncoding::kFloat16, ElementEncoding::kInt8};
 
 TEST(stored_rows, rows_of_any_length_are_their_values) {
-  for (const RowEncoding encoding : kEncodings) {
+  for (const ElementEncoding encoding : kEncodings) {
     for (std::size_t dim = 1; dim < 140; ++dim) {
       const Example example(encoding, 21, dim);
       const std::vector<std::int64_t> index = {20, 0, 7, 7, 3, 1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 0, 20};
       const std::size_t stride = dim + 3;
       std::vector<float> out(index.size() * stride, kUntouched);
-      take_rows(example.stored, index, out.data(), stride);
+      ElementwiseRows(example.stored).take(index, {out.data(), stride});
       for (std::size_t i = 0; i < index.size(); ++i) {
         for (std::size_t column = 0; column < stride; ++column) {
           CHECK_EQUAL(out[i * stride + column], column < dim ? example.value(index[i], column) : kUntouched);
@@ -76,7 +76,7 @@ TEST(stored_rows, rows_of_any_length_are_their_values) {
 }
 
 TEST(stored_rows, entries_of_minus_one_have_the_default_row) {
-  for (const RowEncoding encoding : kEncodings) {
+  for (const ElementEncoding encoding : kEncodings) {
     for (const std::size_t dim : {1U, 7U, 16U, 64U, 139U}) {
       const Example example(encoding, 21, dim);
       std::vector<float> default_row;
@@ -89,7 +89,7 @@ TEST(stored_rows, entries_of_minus_one_have_the_default_row) {
       for (const std::size_t count : {index.size(), std::size_t{1}, std::size_t{0}}) {
         index.resize(count);
         std::vector<float> out(count * stride + 1, kUntouched);
-        take_rows_or_default(example.stored, {index, default_row.data()}, out.data(), stride);
+        ElementwiseRows(example.stored).take_or_default({index, default_row.data()}, out.data(), stride);
         for (std::size_t i = 0; i < count; ++i) {
           for (std::size_t column = 0; column < stride; ++column) {
             const float expected = column >= dim    ? kUntouched
@@ -105,21 +105,21 @@ TEST(stored_rows, entries_of_minus_one_have_the_default_row) {
 }
 
 TEST(stored_rows, blocks_are_their_rows) {
-  for (const RowEncoding encoding : kEncodings) {
+  for (const ElementEncoding encoding : kEncodings) {
     const Example example(encoding, 9, 33);
     std::vector<float> out(4 * 33 + 1, kUntouched);
-    decode_block(example.stored, 5, 4, out.data(), 33);
+    ElementwiseRows(example.stored).decode(5, 4, out.data(), 33);
     for (std::size_t i = 0; i < 4 * 33; ++i) {
       CHECK_EQUAL(out[i], example.value(static_cast<std::int64_t>(5 + i / 33), i % 33));
     }
     CHECK_EQUAL(out.back(), kUntouched);
-    decode_block(example.stored, 9, 0, nullptr, 33);
-    take_rows(example.stored, {}, nullptr, 33);
+    ElementwiseRows(example.stored).decode(9, 0, nullptr, 33);
+    ElementwiseRows(example.stored).take({}, {nullptr, 33});
   }
 }
 
 TEST(stored_rows, sums_are_added_in_the_order_of_their_bags) {
-  for (const RowEncoding encoding : kEncodings) {
+  for (const ElementEncoding encoding : kEncodings) {
     for (const std::size_t dim : {1U, 16U, 37U, 64U}) {
       const Example example(encoding, 30, dim);
       std::vector<std::int64_t> index;
@@ -130,7 +130,7 @@ TEST(stored_rows, sums_are_added_in_the_order_of_their_bags) {
       }
       const std::vector<std::int64_t> offsets = {0, 0, 1, 3, 4, 4, 40, 60};
       std::vector<float> out((offsets.size() - 1) * dim, kUntouched);
-      sum_rows(example.stored, {index.data(), weights.data(), offsets}, out.data());
+      ElementwiseRows(example.stored).sum({index.data(), weights.data(), offsets}, out.data());
       for (std::size_t bag = 0; bag + 1 < offsets.size(); ++bag) {
         for (std::size_t column = 0; column < dim; ++column) {
           volatile float sum = 0;

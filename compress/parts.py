@@ -1,0 +1,166 @@
+"""Writes the parts of a model version, compressed by the methods of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from graphbox.artifact import Artifact, ArtifactWriter, inspect_onnx
+from graphbox.artifact.manifest import TableSpec
+from graphbox.compress.dense import (
+    Calibration,
+    ConversionReport,
+    convert_dense,
+    convert_for_target,
+    default_dense,
+    dense_method,
+    dense_methods,
+    layers_of,
+)
+from graphbox.compress.dense.prune import prune_neurons
+from graphbox.compress.recipe import UNCHANGED, Recipe
+from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
+from graphbox.config import RowPrecision
+from graphbox.deploy import DeployedModel
+
+__all__ = ["AUTO", "Changes", "Original", "dense_choices", "table_choices", "write_recipe"]
+
+AUTO = "auto"
+"""Method of the ONNX part: the fastest that the target runs."""
+
+
+@dataclass
+class Changes:
+    """Steps that were applied to the parts, in order, with their reports."""
+
+    steps: list[str] = field(default_factory=list)
+    dense: ConversionReport | None = None
+    tables: dict[str, TableError] = field(default_factory=dict)
+
+
+class Original:
+    """A model version to compress, open on a target.
+
+    Args:
+        artifact: the version.
+        model: the same, open.
+        target: an adapter's name, ``adapter/device``, or ``auto``.
+    """
+
+    def __init__(self, artifact: Artifact, model: DeployedModel, target: str = AUTO) -> None:
+        self.artifact = artifact
+        self.model = model
+        self.target = target
+        self._calibration: Calibration | None = None
+
+    @property
+    def float_onnx(self) -> bytes | None:
+        """The ONNX part where its weights are float32; None: there is nothing to convert."""
+        onnx = self.artifact.manifest.onnx
+        # The part that compares rows of a knowledge graph has no weights of its own.
+        is_brought = self.artifact.manifest.kind == "knowledge_graph"
+        return None if onnx is None or is_brought or onnx.precision != "float32" else self.artifact.onnx_bytes()
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Feeds of the model's own queries; None where it has none."""
+        if self._calibration is None and self.model.num_queries:
+            self._calibration = Calibration.of_model(self.model)
+        return self._calibration
+
+
+def table_choices(spec: TableSpec) -> tuple[RowPrecision, ...]:
+    """Return the precisions that rows of a table can be written in, the largest first."""
+    return tuple(CODEC_OF_PRECISION) if spec.codec == UNCHANGED else (UNCHANGED,)
+
+
+def dense_choices(original: Original) -> tuple[str, ...]:
+    """Return the methods for the ONNX part of a model, by their names in run files."""
+    model = original.float_onnx
+    if model is None or not layers_of(model):
+        return (UNCHANGED,)
+    methods = dense_methods()
+    usable = [each.user_name for each in methods if original.calibration or not each.needs_calibration]
+    return (UNCHANGED, *usable)
+
+
+def write_recipe(original: Original, writer: ArtifactWriter, recipe: Recipe) -> Changes:
+    """Write every part of a model version, compressed by the methods of a recipe.
+
+    Parts that are compressed already stay as they are.
+
+    Args:
+        original: the version to compress.
+        writer: of the new version, which is not committed.
+        recipe: methods for the parts.
+
+    Returns:
+        Steps that were applied, and their reports.
+
+    Raises:
+        UsageError: a method is unknown.
+        UnsupportedError: a part cannot be compressed so, or the target cannot run it.
+        GateError: a converted ONNX part computes something else.
+        DataError: values are beyond what a codec can hold.
+    """
+    changes = Changes()
+    artifact = original.artifact
+    for node_type in artifact.node_types:
+        writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
+    _write_tables(artifact, writer, recipe, changes)
+    _write_dense(original, writer, recipe, changes)
+    writer.copy_rest(artifact)
+    return changes
+
+
+def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+    applied: set[str] = set()
+    for name, spec in artifact.manifest.tables.items():
+        precision = recipe.tables.get(name, UNCHANGED)
+        if precision == UNCHANGED or spec.codec != UNCHANGED:
+            writer.copy_table(artifact, name)
+            continue
+        table, codec = artifact.table(name), CODEC_OF_PRECISION[precision]
+        writer.add_table(name, spec.node_type, table, codec)
+        changes.tables[name] = table_error(table, writer.stored_rows(name))
+        applied.add(codec.name)
+    changes.steps.extend(f"tables {codec}" for codec in sorted(applied))
+
+
+def _write_dense(original: Original, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+    onnx = original.artifact.manifest.onnx
+    if onnx is None:
+        return
+    model = original.float_onnx
+    if model is None:
+        model = original.artifact.onnx_bytes()
+    else:
+        model = _converted(original, _pruned(original, model, recipe, changes), recipe, changes)
+    precision = inspect_onnx(model, onnx.path).precision
+    writer.set_onnx(model, opset=onnx.opset, precision=precision, inputs=onnx.inputs, outputs=onnx.outputs)
+
+
+def _pruned(original: Original, model: bytes, recipe: Recipe, changes: Changes) -> bytes:
+    if recipe.kept_neurons >= 1 or original.calibration is None:
+        return model
+    pruned = prune_neurons(model, original.calibration, recipe.kept_neurons)
+    changes.steps.append(f"neurons {100 * recipe.kept_neurons:g} %")
+    return pruned.model
+
+
+def _converted(original: Original, model: bytes, recipe: Recipe, changes: Changes) -> bytes:
+    if recipe.dense == UNCHANGED:
+        return model
+    calibration = original.calibration
+    if recipe.dense == AUTO:
+        method = default_dense(model, original.target, calibration)
+        if method is None:
+            return model
+        converted = convert_dense(method, model, calibration)
+    elif recipe.float_layers:
+        layers = [each.name for each in layers_of(model) if each.name not in recipe.float_layers]
+        converted = convert_dense(dense_method(recipe.dense), model, calibration, layers)
+    else:
+        converted = convert_for_target(dense_method(recipe.dense), model, original.target, calibration)
+    changes.dense = converted.report
+    changes.steps.append(f"dense {converted.report.method}")
+    return converted.model

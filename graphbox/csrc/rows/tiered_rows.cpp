@@ -1,0 +1,74 @@
+#include "rows/tiered_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace graphbox {
+namespace {
+
+constexpr std::size_t kRowsTogether = 256;  // that each tier decodes in one call
+
+// Rows of one tier, and the places of their results.
+struct TierRows {
+  std::array<std::int64_t, kRowsTogether> index;
+  std::array<std::int64_t, kRowsTogether> places;
+  std::size_t count = 0;
+
+  void add(std::int64_t row, std::int64_t place) {
+    index[count] = row;
+    places[count++] = place;
+  }
+  void take_from(const StoredRows& tier, const RowOutput& out) const {
+    tier.take({index.data(), count}, {out.values, out.stride, places.data()});
+  }
+};
+
+}  // namespace
+
+TieredRows::TieredRows(std::span<const std::uint8_t> is_hot, std::shared_ptr<const StoredRows> hot,
+                       std::shared_ptr<const StoredRows> cold)
+    : StoredRows(hot->rows() + cold->rows(), hot->dim()),
+      ranks_(hot->rows() + cold->rows()),
+      hot_(std::move(hot)),
+      cold_(std::move(cold)) {
+  for (std::int64_t row = 0; row < rows(); ++row) {
+    if ((is_hot[static_cast<std::size_t>(row / 8)] >> (row % 8) & 1) != 0) {
+      ranks_.insert(row);
+    }
+  }
+  ranks_.number();
+}
+
+std::uint64_t TieredRows::bytes() const { return ranks_.bytes() + hot_->bytes() + cold_->bytes(); }
+
+void TieredRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
+  for (std::size_t start = 0; start < index.size(); start += kRowsTogether) {
+    TierRows hot;
+    TierRows cold;
+    for (std::size_t i = start; i < std::min(start + kRowsTogether, index.size()); ++i) {
+      const std::int64_t place = out.places == nullptr ? static_cast<std::int64_t>(i) : out.places[i];
+      const RankedRow found = ranks_.find(index[i]);
+      if (found.is_member) {
+        hot.add(found.members_before, place);
+      } else {
+        cold.add(index[i] - found.members_before, place);
+      }
+    }
+    hot.take_from(*hot_, out);
+    cold.take_from(*cold_, out);
+  }
+}
+
+void TieredRows::decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const {
+  std::array<std::int64_t, kRowsTogether> index;
+  for (std::int64_t first = 0; first < count; first += kRowsTogether) {
+    const auto part = static_cast<std::size_t>(std::min<std::int64_t>(kRowsTogether, count - first));
+    for (std::size_t i = 0; i < part; ++i) {
+      index[i] = start + first + static_cast<std::int64_t>(i);
+    }
+    take({index.data(), part}, {out + static_cast<std::size_t>(first) * out_stride, out_stride});
+  }
+}
+
+}  // namespace graphbox
