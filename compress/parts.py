@@ -19,7 +19,6 @@ from graphbox.compress.dense import (
 from graphbox.compress.dense.prune import prune_neurons
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
-from graphbox.config import RowPrecision
 from graphbox.deploy import DeployedModel
 
 __all__ = ["AUTO", "Changes", "Original", "dense_choices", "table_choices", "write_recipe"]
@@ -58,7 +57,9 @@ class Original:
         onnx = self.artifact.manifest.onnx
         # The part that compares rows of a knowledge graph has no weights of its own.
         is_brought = self.artifact.manifest.kind == "knowledge_graph"
-        return None if onnx is None or is_brought or onnx.precision != "float32" else self.artifact.onnx_bytes()
+        return (
+            None if onnx is None or is_brought or onnx.precision != "float32" else self.artifact.onnx_bytes()
+        )
 
     @property
     def calibration(self) -> Calibration | None:
@@ -68,7 +69,7 @@ class Original:
         return self._calibration
 
 
-def table_choices(spec: TableSpec) -> tuple[RowPrecision, ...]:
+def table_choices(spec: TableSpec) -> tuple[str, ...]:
     """Return the precisions that rows of a table can be written in, the largest first."""
     return tuple(CODEC_OF_PRECISION) if spec.codec == UNCHANGED else (UNCHANGED,)
 

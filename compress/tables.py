@@ -8,12 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from graphbox.config import RowPrecision
 from graphbox.row_codecs import RowCodec, RowSource, row_codec
 
 __all__ = ["CODEC_OF_PRECISION", "TableError", "table_error"]
 
-CODEC_OF_PRECISION: Final[Mapping[RowPrecision, RowCodec]] = {
+CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
     "float32": row_codec("float32"),
     "float16": row_codec("float16"),
     "int8": row_codec("int8_rowwise"),
