@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +72,41 @@ def test_large_biases_fit_into_int32() -> None:
     x = rows(20, 16)
     model = dense_method("int8_static").convert(network.onnx(), calibration(16)).model
     np.testing.assert_allclose(run(model, x), network.answer(x), rtol=1e-4)
+
+
+_WITHOUT_VNNI = """
+import sys, tempfile
+import os
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np
+from graphbox.deploy import Options, choose
+from graphbox.deploy.protocol import Package
+
+model, x = Path(sys.argv[1]).read_bytes(), np.load(sys.argv[2])
+adapter, device = choose("openvino/cpu")
+with tempfile.TemporaryDirectory() as folder:
+    adapter.build(model, device, Options(), Path(folder))
+    program = adapter.load(Package(model, device, Options(), Path(folder)))
+    np.save(sys.argv[3], program.run({"x": x})["y"])
+"""
+
+
+def test_processors_without_vnni_give_the_same(tmp_path: Path) -> None:
+    """Weights of one sign and large activations make sums of 16 bits saturate, if codes allow it."""
+    network = mlp(256, 512, 64, seed=4)
+    for weight in network.weights:
+        np.abs(weight, out=weight)
+    x = np.abs(rows(64, 256))
+    model = dense_method("int8_static").convert(network.onnx(), Calibration.of_feeds([{"x": x}])).model
+    (tmp_path / "model.onnx").write_bytes(model)
+    np.save(tmp_path / "x.npy", x)
+    found = tmp_path / "y.npy"
+    files = [str(tmp_path / "model.onnx"), str(tmp_path / "x.npy"), str(found)]
+    subprocess.run(
+        [sys.executable, "-c", _WITHOUT_VNNI, *files],
+        check=True,
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    )
+    assert relative_error(np.load(found), network.answer(x)) < 0.0015  # 0.003 with saturated sums
