@@ -3,8 +3,8 @@
 python benchmarks/served_rows.py [--quick] [--json]
 
 Lookups of random rows run in turns on one thread, into memory that is reused where the system can do that.
-torch's ops are its row-wise int8 and int4 lookups (FBGEMM), as bags of one row. Resident memory is that of a process that
-opened a model of such rows, embedded and ranked 1,000 queries, above the same process with two rows.
+torch's ops are its row-wise int8 and int4 lookups (FBGEMM), as bags of one row. Resident memory is that of a
+process that opened a model of such rows, embedded and ranked 1,000 queries, above one with two rows.
 """
 
 from __future__ import annotations

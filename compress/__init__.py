@@ -11,16 +11,21 @@ if __name__ != "graphbox.compress":
     )
 
 from graphbox.compress.apply import Evaluate, compress
+from graphbox.compress.budget import BudgetedCodecs, BudgetedTable, choose_codecs, sampled_errors
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
 from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
 
 __all__ = [
     "CODEC_OF_PRECISION",
     "BeforeAfter",
+    "BudgetedCodecs",
+    "BudgetedTable",
     "CompressReport",
     "Evaluate",
     "MetricDrop",
     "TableError",
+    "choose_codecs",
     "compress",
+    "sampled_errors",
     "table_error",
 ]

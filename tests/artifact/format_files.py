@@ -1,4 +1,4 @@
-"""Writes models under tests/formats/artifact-1, and their answers: clicks, a knowledge graph, bare tensors.
+"""Writes models under tests/formats/artifact-1, and their answers: clicks, knowledge graph, tensors, rows.
 
 python -m tests.artifact.format_files
 """
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.deploy import (
     DeployedClick,
     DeployedKnowledgeGraph,
@@ -28,7 +29,9 @@ from graphbox.deploy import (
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.model_import import add_model
 from graphbox.pipeline import run
+from graphbox.row_codecs import TieredCodec, row_codec
 from graphbox.workspace import Workspace
+from tests.row_codecs.reference import CODECS
 from tests.train.atlas import facts
 from tests.train.test_click import log_table
 
@@ -63,6 +66,7 @@ export:
   knowledge_graph: {model: turns}
 """
 ROWS = 8
+ITEMS, ITEM_DIM = 400, 11
 QUESTIONS: list[dict[str, Any]] = [
     {"relation": "east", "id": "p2-3", "k": 3, "to_heads": False, "with_known": True},
     {"relation": "opposite", "id": "p0-0", "k": 4, "to_heads": True, "with_known": False},
@@ -135,6 +139,28 @@ def write_tensors(folder: Path) -> dict[str, Any]:
         return {"tensors/1": {"digest": model.manifest.digest, "outputs": tensor_answers(model)}}
 
 
+def write_rows(folder: Path) -> dict[str, Any]:
+    """Write a table in each row codec; return what its first rows decode to, by path. Needs faiss."""
+    shutil.rmtree(folder / "rows", ignore_errors=True)
+    rows = np.random.default_rng(0).standard_normal((ITEMS, ITEM_DIM), np.float32)
+    with ArtifactWriter(folder / "rows" / "1") as writer:
+        writer.add_ids("item", range(ITEMS))
+        for number, name in enumerate(CODECS):
+            codec = row_codec(name)
+            if isinstance(codec, TieredCodec):
+                codec = TieredCodec(codec.hot, codec.cold, np.arange(ITEMS) % 7)
+            writer.add_table(f"rows-{number}", "item", rows, codec)
+        writer.set_lookup("item", {"item": "rows-0"}, "refuse")
+        version = writer.commit(name="rows", version=1, kind="embedding", task=None, dim=ITEM_DIM, targets={})
+    return {"rows/1": {"digest": version.manifest.digest, "tables": row_answers(version)}}
+
+
+def row_answers(artifact: Artifact) -> dict[str, list[list[float]]]:
+    """Return the first rows of each table, by its codec."""
+    tables = artifact.manifest.tables
+    return {tables[name].codec: artifact.table(name).block(0, 8).tolist() for name in sorted(tables)}
+
+
 def tensor_answers(model: DeployedModel) -> dict[str, Any]:
     """Return the outputs for the example request."""
     assert isinstance(model, DeployedTensors)
@@ -143,5 +169,5 @@ def tensor_answers(model: DeployedModel) -> dict[str, Any]:
 
 if __name__ == "__main__":
     path = FOLDER / "expected.json"
-    expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER)
+    expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER) | write_rows(FOLDER)
     path.write_text(json.dumps(expected, indent=1) + "\n")

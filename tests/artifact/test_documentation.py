@@ -23,9 +23,10 @@ from graphbox.artifact import (
 )
 from graphbox.artifact.links import COLUMNS
 from graphbox.artifact.manifest import _NAME
+from graphbox.row_codecs import CODEC_NAMES
 from tests.artifact.sample_model import make_model, write_embedding, write_encoder
 
-VERSIONS = ("encoder/1", "encoder/2", "embedding/1", "click/1", "knowledge_graph/1", "tensors/1")
+VERSIONS = ("encoder/1", "encoder/2", "embedding/1", "click/1", "knowledge_graph/1", "tensors/1", "rows/1")
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "artifact.md").read_text()
 
 
@@ -70,6 +71,10 @@ def test_every_file_written_is_described(tmp_path: Path) -> None:
                 "weights/"
             ):  # the sample's own choice of path for the normalization `table`
                 assert any(re.fullmatch(pattern, path) for pattern in patterns), path
+
+
+def test_every_row_codec_is_described() -> None:
+    assert tuple(_first_column("Row codecs")) == CODEC_NAMES
 
 
 def test_the_pattern_of_names_is_the_one_described() -> None:

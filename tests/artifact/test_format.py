@@ -12,7 +12,8 @@ import pytest
 from graphbox.artifact import Artifact
 from graphbox.artifact.manifest import Kind
 from graphbox.deploy import open_click, open_encoder, open_knowledge_graph, open_model
-from tests.artifact.format_files import click_answers, graph_answers, tensor_answers
+from tests.artifact.format_files import click_answers, graph_answers, row_answers, tensor_answers
+from tests.row_codecs.reference import CODECS
 
 FOLDER = Path(__file__).parents[1] / "formats" / "artifact-1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -55,11 +56,15 @@ def test_bare_tensors_of_version_1_still_give_the_same_outputs() -> None:
         np.testing.assert_allclose(tensor_answers(model)["score"], expected["outputs"]["score"], atol=1e-5)
 
 
+def test_rows_of_all_codecs_are_still_the_same() -> None:
+    expected = EXPECTED["rows/1"]
+    artifact = Artifact.open(FOLDER / "rows" / "1")
+    assert artifact.manifest.digest == expected["digest"]
+    assert row_answers(artifact) == expected["tables"]
+
+
 def test_all_codecs_and_kinds_are_covered() -> None:
     manifests = [Artifact.open(FOLDER / version).manifest for version in EXPECTED]
-    assert {spec.codec for manifest in manifests for spec in manifest.tables.values()} == {
-        "float32",
-        "int8_rowwise",
-    }
+    assert {spec.codec for manifest in manifests for spec in manifest.tables.values()} == set(CODECS)
     assert {manifest.kind for manifest in manifests} == set(get_args(Kind))
     assert {manifest.onnx.precision for manifest in manifests if manifest.onnx} == {"float32", "int8_dynamic"}

@@ -116,7 +116,7 @@ def unpacked(bits: int, packed: Any, dim: int) -> Any:
 
 
 def hadamard(size: int) -> Any:
-    """Return the Walsh-Hadamard matrix, -1 to the number of bits that row and column share."""
+    """Return the Walsh-Hadamard matrix, int64 [size, size]: -1 to the number of common bits."""
     index = np.arange(size)
     shared = index[:, None] & index
     parity = np.zeros_like(shared)
