@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.compress import compress
+from graphbox.compress import CODEC_OF_PRECISION, compress
 from graphbox.config import BenchConfig, CompressConfig
 from graphbox.deploy import DeployedEncoder, DeployedModel, open_encoder
 from graphbox.errors import GateError, UsageError
@@ -115,6 +115,9 @@ def test_the_compressed_model_answers_like_the_original(
         ("int8", "float32", ("dense int8_dynamic",)),
         ("float32", "int8", ("tables int8_rowwise",)),
         ("float32", "float16", ("tables float16",)),
+        ("float32", "int4", ("tables int4_rotated",)),
+        ("float32", "int3", ("tables int3_rotated",)),
+        ("float32", "int2", ("tables int2_rotated",)),
     ],
 )
 def test_each_part_alone(
@@ -131,8 +134,10 @@ def test_each_part_alone(
     assert bool(report.tables) == (tables != "float32")
     if tables == "float32":
         assert manifest.files["tables/target/rows.npy"] == artifact.manifest.files["tables/target/rows.npy"]
-    elif tables == "float16":
-        assert {spec.codec for spec in manifest.tables.values()} == {"float16"}
+        return
+    assert {spec.codec for spec in manifest.tables.values()} == {CODEC_OF_PRECISION[tables].name}
+    assert all(0 < error.relative < 0.5 for error in report.tables.values())
+    if tables == "float16":
         with open_encoder(destination) as halved, open_encoder(artifact.path) as original:
             ids = list(original.id_index())
             np.testing.assert_allclose(halved.encode(ids), original.encode(ids), rtol=0.01, atol=0.01)

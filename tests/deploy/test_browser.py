@@ -31,6 +31,7 @@ from graphbox.deploy import (
 )
 from graphbox.deploy.adapters import browser, browser_bundle
 from graphbox.deploy.adapters.browser import BrowserProgram
+from graphbox.deploy.adapters.browser_bundle import write_bundle
 from graphbox.deploy.adapters.chromium import Chromium, PageError
 from graphbox.deploy.building import build_package
 from graphbox.deploy.conformance import check_adapter
@@ -84,6 +85,26 @@ def test_rows_are_bundled_as_they_are_stored_and_without_a_runtime(tmp_path: Pat
     assert description["digest"] == artifact.manifest.digest
     assert not list((tmp_path / "bundle").rglob("*.wasm"))
     assert not list(tmp_path.glob(".*.partial"))
+
+
+@pytest.mark.parametrize("codec", ["int2_rotated", "int4_rotated"])
+def test_rows_in_codecs_that_the_page_does_not_read_become_int8(tmp_path: Path, codec: str) -> None:
+    artifact = write_rows(tmp_path / "rows" / "1", codec)
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    write_bundle(artifact, folder)
+    description = json.loads((folder / "bundle.json").read_text())
+    assert set(description["files"]) == {
+        "ids/0.json",
+        "tables/item/codes.npy",
+        "tables/item/scale_bias.npy",
+    }
+    table = description["tables"]["item"]
+    assert table["codec"] == "int8_rowwise"
+    codes, factors = (np.load(folder / table[name]) for name in ("values", "factors"))
+    stored = artifact.table("item").block(0, table["rows"])
+    found = codes * factors[:, :1].astype(np.float32) + factors[:, 1:].astype(np.float32)
+    assert np.linalg.norm(found - stored) < 0.01 * np.linalg.norm(stored)
 
 
 @with_page
