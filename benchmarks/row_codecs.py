@@ -132,6 +132,9 @@ def encoders() -> dict[str, Encoder]:
     def of_name(name: str) -> Encoder:
         return of_codec(lambda _: row_codec(name))
 
+    def of_books(books: int) -> Encoder:
+        return of_codec(lambda _: ResidualCodec(books))
+
     def of_tiers(hot: str, cold: str, hot_share: float) -> Encoder:
         return of_codec(
             lambda popularity: TieredCodec(row_codec(hot), row_codec(cold), popularity, hot_share)
@@ -142,7 +145,7 @@ def encoders() -> dict[str, Encoder]:
     found["tiered 50 % int4, int2"] = of_tiers("int4_rotated", "int2_rotated", 0.5)
     if importlib.util.find_spec("faiss") is not None:
         for books in (8, 16):
-            found[f"residual({books})"] = of_codec(lambda _, books=books: ResidualCodec(books))
+            found[f"residual({books})"] = of_books(books)
         for parts in (16, 32):
             found[f"faiss PQ {parts}"] = product_quantizer(parts)
     return found

@@ -71,6 +71,7 @@ def search(
     budget: Budget,
     report: Report | None = None,
     check: Callable[[], None] | None = None,
+    suggestions: Sequence[Recipe] = (),
 ) -> Found:
     """Try recipes and return the models within the limits that none beats in size, latency and quality.
 
@@ -83,6 +84,7 @@ def search(
         budget: trials and time.
         report: called with each finished trial.
         check: called before each trial; raises to stop.
+        suggestions: recipes to try after the ladder, before the proposals.
 
     Raises:
         GateError: no model is within the limits; the message has the nearest one and the limit that binds.
@@ -92,15 +94,18 @@ def search(
     limits.check_metrics(original.metrics)
     value = original.metrics[metric]
     began = time.monotonic()
-    steps = iter([recipe for recipe in ladder(space) if log.find(recipe) is None])
+    known = [*((recipe, "ladder") for recipe in ladder(space)), *((each, "budget") for each in suggestions)]
+    steps = iter([step for step in known if log.find(step[0]) is None])
     while len(log) < budget.trials and not (budget.seconds and time.monotonic() - began >= budget.seconds):
         if check is not None:
             check()
-        recipe, source = next(steps, None), "ladder"
+        recipe, source = next(steps, (None, "sampler"))
         if recipe is None:
-            recipe, source = propose(space, list(log), limits, metric, value, budget.seed), "sampler"
+            recipe = propose(space, list(log), limits, metric, value, budget.seed)
         if recipe is None:
             break
+        if log.find(recipe) is not None:  # suggested twice
+            continue
         trial = _tried(bench, log, recipe, source)
         if report is not None:
             report(trial, len(log), budget.trials)

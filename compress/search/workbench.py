@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -12,12 +13,14 @@ from typing import Any, Self
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage
 from graphbox.compress.apply import Evaluate
+from graphbox.compress.budget import BudgetedTable, choose_codecs, sampled_errors
 from graphbox.compress.dense import dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
 from graphbox.compress.parts import Original, write_recipe
-from graphbox.compress.recipe import Recipe
+from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
 from graphbox.compress.search.trials import Latency, Trial
+from graphbox.compress.tables import CODEC_OF_PRECISION
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.errors import DataError, FormatError, GateError, UnsupportedError, UsageError, did_you_mean
@@ -30,6 +33,7 @@ _REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 
 _COMPARED = "int8"
 _LAYERS_TO_COMPARE = 2
+_TABLES_TO_DIVIDE = 2
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,51 @@ class Workbench:
         except _REFUSALS:
             return {}
         return {name: error.rms_relative for name, error in errors.items()}
+
+    def table_errors(self) -> dict[str, dict[str, float]]:
+        """Return the relative error of a sample of rows in each precision, of each float32 table."""
+        errors = {}
+        for name, spec in self._artifact.manifest.tables.items():
+            if spec.codec == UNCHANGED and spec.rows:
+                try:
+                    found = sampled_errors(self._artifact.table(name))
+                except DataError:  # beyond float16: trials are refused with the reason
+                    continue
+                errors[name] = {
+                    precision: found[codec.name] for precision, codec in CODEC_OF_PRECISION.items()
+                }
+        return errors
+
+    def suggestions(self, errors: Mapping[str, Mapping[str, float]], dense: str) -> list[Recipe]:
+        """Return recipes whose tables differ: the least error for bytes halfway between two codecs.
+
+        Args:
+            errors: see `table_errors`.
+            dense: method of the ONNX part.
+        """
+        specs = self._artifact.manifest.tables
+        if len(errors) < _TABLES_TO_DIVIDE:
+            return []
+        tables = [
+            BudgetedTable(
+                name,
+                specs[name].rows,
+                specs[name].dim,
+                {CODEC_OF_PRECISION[precision].name: error for precision, error in found.items()},
+            )
+            for name, found in errors.items()
+        ]
+        precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
+        totals = [
+            sum(codec.bytes_of(each.rows, each.dim) for each in tables)
+            for codec in CODEC_OF_PRECISION.values()
+        ]
+        recipes = []
+        for larger, smaller in itertools.pairwise(totals):
+            codecs = choose_codecs(tables, (larger + smaller) // 2).codecs
+            chosen = {name: precision_of[codec.name] for name, codec in codecs.items()}
+            recipes.append(Recipe(dense, {name: each for name, each in chosen.items() if each != UNCHANGED}))
+        return recipes
 
     @property
     def can_prune(self) -> bool:

@@ -143,8 +143,7 @@ def watch_search(session: Session, work: Callable[[Watch], dict[str, Any]]) -> d
     ):
 
         def step(line: str, done: int, most: int) -> None:
-            progress.note(line)
-            progress.step("search", done, most, "models")
+            progress.note(f"{done} of at most {most}: {line}")
 
         return work(Watch(step, stop.check))
 

@@ -98,21 +98,36 @@ def search_version(
         key = _key(artifact, quality, target, environment)
         kept = folder / f"{parent.version}-{key}"
         kept.mkdir(parents=True, exist_ok=True)
-        layer_errors = workbench.layer_errors()
+        layer_errors, table_errors = workbench.layer_errors(), workbench.table_errors()
+        space = _space(settings, workbench, layer_errors)
+        is_fixed = "tables" in settings.model_fields_set
+        suggestions = [] if is_fixed else workbench.suggestions(table_errors, space.dense[:2][-1])
         limits = limits_of(settings)
         seconds = None if wanted.minutes is None else 60 * wanted.minutes
         found = search(
             workbench,
-            _space(settings, workbench, layer_errors),
+            space,
             limits,
             quality.metric,
             TrialLog(kept / "trials.jsonl"),
             Budget(wanted.trials, seconds, wanted.seed),
             lambda trial, done, most: watch.step(_line(trial, quality.metric), done, most),
             watch.check,
+            suggestions,
         )
         versions, metrics_test = _write_points(workspace, parent, workbench, found, quality)
-    return _report(parent, settings, quality, found, versions, metrics_test, environment, layer_errors, kept)
+    return _report(
+        parent,
+        settings,
+        quality,
+        found,
+        versions,
+        metrics_test,
+        environment,
+        layer_errors,
+        table_errors,
+        kept,
+    )
 
 
 def limits_of(settings: CompressConfig) -> Limits:
@@ -238,6 +253,7 @@ def _report(
     metrics_test: Mapping[str, float],
     environment: Mapping[str, Any],
     layer_errors: Mapping[str, float],
+    table_errors: Mapping[str, Mapping[str, float]],
     kept: Path,
 ) -> dict[str, Any]:
     from graphbox.compress.report import BeforeAfter, MetricDrop
@@ -252,6 +268,7 @@ def _report(
         command=_command(parent, settings, limits),
         environment=", ".join(f"{name} {value}" for name, value in environment.items()),
         layer_errors=layer_errors,
+        table_errors=table_errors,
     )
     document = report_document(found, setting, versions, metrics_test)
     with write_atomically(kept / "report.json") as stream:

@@ -48,7 +48,9 @@ def test_a_version_has_the_files_of_its_codec_and_no_others(tmp_path: Path, name
     assert files == {f"tables/item/{file}" for file in row_codec(name).files(spec.rows, spec.dim)}
     assert spec.codec == artifact.table("item").codec == name
     mean = artifact.table("item").block(0, spec.rows).mean(axis=0, dtype=np.float64)
-    np.testing.assert_allclose(artifact.default_row("item"), mean, rtol=1e-5, atol=1e-7)
+    default = artifact.default_row("item")
+    assert default is not None
+    np.testing.assert_allclose(default, mean, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", CODECS)
