@@ -1,0 +1,84 @@
+"""`graphbox compress` with limits: versions of the Pareto set, the report, and limits that nothing keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graphbox.workspace import Workspace
+from tests.cli.conftest import Call
+from tests.server.sample_models import add_model, write_encoder
+
+
+@pytest.fixture
+def workspace(folder: Path) -> Workspace:
+    """A workspace with a model that comes from no run."""
+    workspace = Workspace(folder / "workspace")
+    add_model(workspace, "companion", write_encoder)
+    return workspace
+
+
+def test_versions_within_the_limits_are_written(workspace: Workspace, graphbox: Call) -> None:
+    arguments = ["compress", "companion", "--max-drop", "40%", "--trials", "8", "--target", "onnxruntime"]
+    report = graphbox(*arguments, "--json").json["compress"]["companion"]
+    search = report["search"]
+    assert len(search["trials"]) == 8
+    assert search["metric"] == "agreement"
+    assert search["limits"] == ["--max-drop 40%"]
+    versions = {record.version: record for record in workspace.models("companion")}
+    points = {point["version"]: point for point in search["points"]}
+    assert set(points) <= set(versions)
+    chosen = points[report["version"]]
+    assert chosen["key"] == search["chosen"]
+    assert chosen["size_bytes"] == min(point["size_bytes"] for point in points.values())
+    assert all(point["exceeds"] == [] for point in points.values())
+    assert all(versions[number].parent == 1 for number in points if number != 1)
+    page = Path(search["report"])
+    assert "<svg" in page.read_text()
+    assert json.loads(page.with_name("report.json").read_text())["chosen"] == search["chosen"]
+    assert graphbox("models", "promote", "companion", "--version", str(report["version"])).code == 0
+
+
+def test_a_search_that_is_repeated_writes_no_version_twice(workspace: Workspace, graphbox: Call) -> None:
+    arguments = ["compress", "companion", "--max-drop", "40%", "--trials", "4", "--target", "onnxruntime"]
+    assert graphbox(*arguments).code == 0
+    before = {record.version for record in workspace.models("companion")}
+    steps = [
+        (workspace.root / "models" / "companion" / str(version) / "manifest.json").read_text()
+        for version in before
+    ]
+    again = graphbox(*arguments, "--version", "1", "--json").json["compress"]["companion"]
+    after = {record.version for record in workspace.models("companion")}
+    assert after - before <= {point["version"] for point in again["search"]["points"]}
+    assert len(set(steps)) == len(steps)
+    assert not list((workspace.root / "compress" / "companion").glob(".models*"))
+
+
+def test_limits_that_nothing_keeps_end_with_exit_code_6(workspace: Workspace, graphbox: Call) -> None:
+    refused = graphbox("compress", "companion", "--max-size", "1kB", "--trials", "3")
+    assert refused.code == 6
+    assert "none of 3 tried is" in refused.err
+    assert "--max-size 1000" in refused.err
+    assert [record.version for record in workspace.models("companion")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--max-size", "small", "expected a size like"),
+        ("--max-p99", "3", "expected a time like 3ms"),
+        ("--min", "recall", "expected a minimum like"),
+        ("--max-drop", "200%", "expected a drop like"),
+        ("--minutes", "-1", "expected a positive time"),
+        ("--min", "recall@20=0.4", "expected one of the measured metrics"),
+    ],
+)
+def test_wrong_limits_are_refused(
+    workspace: Workspace, graphbox: Call, option: str, value: str, message: str
+) -> None:
+    refused = graphbox("compress", "companion", option, value)
+    assert refused.code == 2
+    assert message in refused.err
+    assert len(workspace.models("companion")) == 1
