@@ -17,6 +17,7 @@ from graphbox.durable import write_atomically
 from graphbox.errors import GateError
 from graphbox.pipeline.artifacts import MeasuredBy, register
 from graphbox.workspace import ModelRecord, Workspace
+from graphbox.workspace.models import SEARCH_MODELS
 
 if TYPE_CHECKING:
     from graphbox.compress import Evaluate
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from graphbox.compress.search import Found, Space, Trial, Workbench
     from graphbox.deploy import DeployedModel
 
-_FOLDER = "compress"
 _FORMAT = 1
 _NEURONS = (1.0, 0.75, 0.5, 0.25)
 
@@ -91,8 +91,10 @@ def search_version(
     artifact = Artifact.open(parent.path)
     target = Target(bench.target, bench.threads, wanted.batch)
     evaluate = quality.evaluate or _late(lambda: Agreement(workbench.original))
-    folder = workspace.root / _FOLDER / parent.name
-    workbench = Workbench(artifact, folder / f".models-{parent.version}", target, evaluate, quality.metric)
+    folder = workspace.search_folder(parent.name)
+    workbench = Workbench(
+        artifact, folder / f"{SEARCH_MODELS}{parent.version}", target, evaluate, quality.metric
+    )
     with workbench:
         environment = _environment(workbench.original, target.batch)
         key = _key(artifact, quality, target, environment)

@@ -11,7 +11,7 @@ from pathlib import Path
 from graphbox.errors import FormatError, NotFoundError, UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_OWN_FOLDERS = ("graphs", "runs", "models")
+_OWN_FOLDERS = ("compress", "graphs", "runs", "models")
 _OF_FILE_SYSTEM = "lost+found"
 """Folder in the root of a new volume with an ext4 file system."""
 

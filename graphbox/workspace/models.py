@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,11 @@ from graphbox.workspace.rows import model_record
 from graphbox.workspace.serving import ServingRecords, forget_served_model, next_change
 from graphbox.workspace.store import Store, now
 from graphbox.workspace.traffic import Role, end_shares
+
+SEARCH_MODELS = ".models-"
+"""Beginning of the names of folders with models that a search measures."""
+
+_SEARCHES = "compress"
 
 
 class Models(Store):
@@ -207,6 +213,8 @@ class Models(Store):
                 if forget_row_sequence(connection, name, record.version):
                     next_change(connection)
                 self._plan_removal(connection, record.path)
+                for search in self.search_folder(name).glob(f"{record.version}-*"):
+                    self._plan_removal(connection, search)
                 self._add_event(connection, "model", name, "removed", {"version": record.version})
                 self._note_ended(connection, name, end_shares(connection, name, version=record.version))
             left = connection.execute(
@@ -222,6 +230,15 @@ class Models(Store):
             with suppress(OSError):  # not empty: another process is writing a new version there
                 (self.root / "models" / name).rmdir()
         return freed
+
+    def search_folder(self, name: str) -> Path:
+        """Return the folder of the searches for compressed versions of the model ``name``."""
+        return self.root / _SEARCHES / valid_name(name, "model")
+
+    def remove_search_models(self) -> None:
+        """Remove the models that searches which were killed were measuring; nothing may search meanwhile."""
+        for models in (self.root / _SEARCHES).glob(f"*/{SEARCH_MODELS}*"):
+            shutil.rmtree(models)
 
     def _find_model(self, name: str, version: int | None) -> ModelRecord:
         versions = self.models(name)

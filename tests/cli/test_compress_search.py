@@ -82,3 +82,19 @@ def test_wrong_limits_are_refused(
     assert refused.code == 2
     assert message in refused.err
     assert len(workspace.models("companion")) == 1
+
+
+def test_searches_go_with_their_version(workspace: Workspace, graphbox: Call) -> None:
+    assert graphbox("compress", "companion", "--trials", "2", "--max-drop", "100%").code == 0
+    folder = workspace.search_folder("companion")
+    assert len(list(folder.glob("1-*"))) == 1
+    workspace.remove_model("companion", 1)
+    assert list(folder.glob("*")) == []
+
+
+def test_models_of_a_killed_search_are_removed(workspace: Workspace) -> None:
+    left = workspace.search_folder("companion") / ".models-1" / "candidate"
+    left.mkdir(parents=True)
+    (left / "rows.npy").write_bytes(b"rows of persons")
+    workspace.remove_search_models()
+    assert not left.parent.exists()

@@ -202,6 +202,7 @@ def _carry_out(
     tell("runs", 1, 4)
     removed_bytes = _forget_in_states(holdings)
     tell("models", 2, 4)
+    workspace.remove_search_models()
     held, left = _forget_in_versions(holdings, found)
     tell("logs", 3, 4)
     replaced = sum(holdings.redactor.redact_files(run.path) for run in holdings.runs)
