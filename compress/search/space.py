@@ -77,8 +77,8 @@ class Space:
 def ladder(space: Space) -> Iterator[Recipe]:
     """Give the recipes that a search tries first, from large to small: the same method for all tables.
 
-    The original; each codec for all tables; each method of the ONNX part; then each codec with the first of
-    the methods. Other combinations are left to the sampler.
+    The original; each codec with the first method of the ONNX part, since a short search should have seen
+    small models; each codec alone; each method alone. Other combinations are left to the sampler.
     """
     codecs = list(dict.fromkeys(codec for known in space.tables.values() for codec in known))
     uniform: list[dict[str, Choice]] = [
@@ -87,7 +87,7 @@ def ladder(space: Space) -> Iterator[Recipe]:
     ] or [{}]
     methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
     both = [{**rows, **method} for rows in uniform for method in methods[1:2]]
-    steps: list[dict[str, Choice]] = [*uniform, *methods, *both]
+    steps: list[dict[str, Choice]] = [*uniform[:1], *both, *uniform, *methods]
     recipes = [space.recipe(_complete(space, dict(values))) for values in steps]
     yield from {recipe.key: recipe for recipe in recipes}.values()
 
