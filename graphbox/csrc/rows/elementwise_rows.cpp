@@ -162,17 +162,20 @@ void take_int8(const ElementArrays& stored, std::span<const std::int64_t> index,
 }
 
 GRAPHBOX_CLONES
-void take_or_default_float32(const ElementArrays& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+void take_or_default_float32(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
+                          std::size_t out_stride) {
   take_or_default<Float32Row>(stored, wanted, out, out_stride);
 }
 
 GRAPHBOX_CLONES
-void take_or_default_float16(const ElementArrays& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+void take_or_default_float16(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
+                          std::size_t out_stride) {
   take_or_default<Float16Row>(stored, wanted, out, out_stride);
 }
 
 GRAPHBOX_CLONES
-void take_or_default_int8(const ElementArrays& stored, const RowsOrDefault& wanted, float* out, std::size_t out_stride) {
+void take_or_default_int8(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
+                          std::size_t out_stride) {
   take_or_default<Int8Row>(stored, wanted, out, out_stride);
 }
 

@@ -17,7 +17,6 @@ namespace {
 constexpr std::int64_t kRowsTogether = 4;
 constexpr std::int64_t kPrefetchedRows = 24;
 constexpr std::size_t kFactorBytes = 2 * sizeof(std::uint16_t);
-constexpr std::size_t kMostCodeBytes = kTransformed / 2;
 
 constexpr std::size_t bytes_of_bits(std::size_t bits) { return (bits + 7) / 8; }
 

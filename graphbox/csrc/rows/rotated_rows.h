@@ -7,7 +7,7 @@
 
 namespace graphbox {
 
-// Bytes of a row: scale and bias, two float16, and the codes. Of 3 bits the codes' low two bits precede their high bits.
+// Bytes of a row: scale and bias, two float16, and the codes. Of 3 bits the low two bits of all precede the high bits.
 std::size_t rotated_row_bytes(int bits, std::size_t dim);
 
 // docs/formats/artifact.md, codec `int4_rotated`, has the layout. The rotation is that of Tseng et al., "QuIP#", 2024,

@@ -10,7 +10,7 @@ namespace graphbox {
 
 class TieredRows final : public StoredRows {
  public:
-  // is_hot: bit row % 8 of byte row / 8. The hot rows are those of `hot` in ascending order, all others those of `cold`.
+  // is_hot: bit row % 8 of byte row / 8. Hot rows are those of `hot` in ascending order, the others those of `cold`.
   TieredRows(std::span<const std::uint8_t> is_hot, std::shared_ptr<const StoredRows> hot,
              std::shared_ptr<const StoredRows> cold);
 

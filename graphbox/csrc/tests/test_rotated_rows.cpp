@@ -68,7 +68,7 @@ struct Example {
           volatile float share = bias * (static_cast<float>(root) * sign);
           value = value + share;
         }
-        values.push_back(value);
+        values.push_back(float{value});
       }
       start += size;
     }
