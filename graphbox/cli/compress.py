@@ -77,9 +77,12 @@ def compress(
         float | None, typer.Option("--minutes", help="Search: time after which no model is begun.")
     ] = None,
     target: Annotated[
-        str, typer.Option("--target", help="Where to measure; `graphbox targets` lists them.")
-    ] = "auto",
-    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads of one call.")] = 1,
+        str | None,
+        typer.Option("--target", help="Where to measure; `graphbox targets` lists them. (default: auto)"),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads of one call. (default: 1)")
+    ] = None,
     batch: Annotated[
         int | None, typer.Option("--batch", min=1, help="Search: queries of one call. (default: 1)")
     ] = None,
@@ -111,10 +114,10 @@ def compress(
     fixed = {"dense": dense, "tables": tables, "max_drop": max_drop}
     with session.workspace() as workspace:
         if is_run(workspace, name):
-            _refuse_given({"version": version, **fixed, **search})
+            _refuse_given({"version": version, "target": target, "threads": threads, **fixed, **search})
             make_versions(session, name, "compress", rule_of_option(promote))
             return
-        settings, bench = _settings(fixed, search), BenchConfig(target=target, threads=threads)
+        settings, bench = _settings(fixed, search), BenchConfig(target=target or "auto", threads=threads or 1)
         parent = workspace.model(name, version)
         session.note(f"compressing {name} version {parent.version} ...")
         report = watch_search(
@@ -122,7 +125,7 @@ def compress(
         )
         made = workspace.model(name, report["version"])
         session.note(f"measuring version {made.version} beside the active one ...")
-        measure_beside_active(workspace, [made], BenchConfig())
+        measure_beside_active(workspace, [made], bench)
         asked = rule_of_option(promote)
         rule, reason = (rule_of_run(workspace, made), None) if asked is None else (asked, "as asked")
         promotions = {name: apply_rule(workspace, name, made.version, rule, reason=reason).as_dict()}
@@ -170,7 +173,11 @@ def _refuse_given(options: Mapping[str, object]) -> None:
     Raises:
         UsageError: an option was given.
     """
-    given = [f"--{key.replace('_', '-')}" for key, value in options.items() if value is not None]
+    given = [
+        "--max-p99" if key == "max_p99_ms" else f"--{key.replace('_', '-')}"
+        for key, value in options.items()
+        if value is not None and value != []
+    ]
     if given:
         raise UsageError(
             f"expected no options of a model with a run, received {', '.join(given)}",

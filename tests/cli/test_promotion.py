@@ -270,6 +270,10 @@ def test_options_of_compress(graphbox: Call, finished_folder: Path) -> None:
     assert promotion(graphbox(*arguments))["active"] == 2
     found = promotion(graphbox(*arguments, "--promote"))
     assert (found["version"], found["active"], found["reason"]) == (4, 4, "as asked")
+    for option in (("--target", "onnxruntime"), ("--threads", "2"), ("--max-p99", "3ms"), ("--min", "a=1")):
+        refused = graphbox("compress", "papers-1", *option)
+        assert refused.code == 2
+        assert f"received {option[0]}" in refused.err
     refused = graphbox("compress", "papers-1", "--max-drop", "0.5", "--dense", "float32")
     assert (refused.code, "received --dense, --max-drop" in refused.err) == (2, True)
     of_run = promotion(graphbox("compress", "papers-1", "--promote", "--json"))
