@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from graphbox.artifact import Artifact, ArtifactWriter, Lineage
+from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.compress.agreement import Agreement
-from graphbox.compress.parts import Changes, Original, write_recipe
+from graphbox.compress.parts import Changes, Original, commit_version, write_recipe
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
 from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import GateError, UsageError, did_you_mean
 
-__all__ = ["Evaluate", "HeldOutPart", "compress", "recipe_of"]
+__all__ = ["Evaluate", "HeldOutPart", "compress", "recipe_of", "validation_metrics"]
 
 HeldOutPart = Literal["validation", "test"]
 Evaluate = Callable[[DeployedModel, HeldOutPart], Mapping[str, float]]
@@ -57,11 +57,11 @@ def compress(
     with _open(artifact.path, settings) as original, ArtifactWriter(destination) as writer:
         has_test = evaluate is not None
         evaluate = evaluate or Agreement(original)
-        metrics_before = _measured(evaluate, original, metric)
+        metrics_before = validation_metrics(evaluate, original, metric)
 
         def judge(compressed: Artifact) -> Mapping[str, Mapping[str, float]]:
             with _open(compressed.path, settings) as model:
-                metrics_after = _measured(evaluate, model, metric)
+                metrics_after = validation_metrics(evaluate, model, metric)
                 drop = _judged(metric, metrics_before[metric], metrics_after[metric], max_drop)
                 metrics_test = dict(evaluate(model, "test")) if has_test else {}
                 metrics = (metrics_before, metrics_after, metrics_test)
@@ -75,23 +75,7 @@ def compress(
         opened = Original(artifact, original, settings.target)
         changes = write_recipe(opened, writer, recipe_of(config, artifact))
         _check_changed(artifact, changes)
-        manifest = artifact.manifest
-        writer.commit(
-            name=manifest.name,
-            version=version,
-            kind=manifest.kind,
-            task=manifest.task,
-            dim=manifest.dim,
-            targets=manifest.targets,
-            metrics=manifest.metrics,
-            lineage=Lineage(
-                run=manifest.lineage.run,
-                graph=manifest.lineage.graph,
-                parent=f"{manifest.name}/{manifest.version}",
-                steps=(*manifest.lineage.steps, *changes.steps),
-            ),
-            check=judge,
-        )
+        commit_version(artifact, writer, version, changes.steps, judge)
     return reports[0]
 
 
@@ -99,8 +83,13 @@ def _open(path: Path, settings: BenchConfig) -> DeployedModel:
     return open_model(path, target=settings.target, threads=settings.threads, verify=False)
 
 
-def _measured(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str, float]:
-    metrics = dict(evaluate(model, "validation"))
+def validation_metrics(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str, float]:
+    """Return the metrics of an open model on the validation part.
+
+    Raises:
+        UsageError: the deciding metric is not among them.
+    """
+    metrics = {name: float(value) for name, value in evaluate(model, "validation").items()}
     if metric not in metrics:
         raise UsageError(
             f"expected one of the measured metrics {sorted(metrics)}, received `{metric}`",

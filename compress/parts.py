@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphbox.artifact import Artifact, ArtifactWriter, inspect_onnx
+from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.artifact.manifest import TableSpec
 from graphbox.compress.dense import (
     Calibration,
@@ -21,7 +22,7 @@ from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
 from graphbox.deploy import DeployedModel
 
-__all__ = ["AUTO", "Changes", "Original", "dense_choices", "table_choices", "write_recipe"]
+__all__ = ["AUTO", "Changes", "Original", "commit_version", "dense_choices", "table_choices", "write_recipe"]
 
 AUTO = "auto"
 """Method of the ONNX part: the fastest that the target runs."""
@@ -69,16 +70,33 @@ class Original:
         return self._calibration
 
 
-def table_choices(spec: TableSpec) -> tuple[str, ...]:
-    """Return the precisions that rows of a table can be written in, the largest first."""
-    return tuple(CODEC_OF_PRECISION) if spec.codec == UNCHANGED else (UNCHANGED,)
+def table_choices(spec: TableSpec, given: str | None = None) -> tuple[str, ...]:
+    """Return the precisions that rows of a table can be written in, the largest first.
+
+    Args:
+        spec: of the table.
+        given: the only precision that is wanted.
+    """
+    if spec.codec != UNCHANGED:
+        return (UNCHANGED,)
+    return tuple(CODEC_OF_PRECISION) if given is None else (given,)
 
 
-def dense_choices(original: Original) -> tuple[str, ...]:
-    """Return the methods for the ONNX part of a model, by their names in run files."""
+def dense_choices(original: Original, given: str | None = None) -> tuple[str, ...]:
+    """Return the methods for the ONNX part of a model, by their names in run files.
+
+    Args:
+        original: the model.
+        given: the only method that is wanted; `AUTO` is what it means for the model and its target.
+    """
     model = original.float_onnx
     if model is None or not layers_of(model):
         return (UNCHANGED,)
+    if given == AUTO:
+        method = default_dense(model, original.target, original.calibration)
+        return (UNCHANGED if method is None else method.user_name,)
+    if given is not None:
+        return (given,)
     methods = dense_methods()
     usable = [each.user_name for each in methods if original.calibration or not each.needs_calibration]
     return (UNCHANGED, *usable)
@@ -111,6 +129,41 @@ def write_recipe(original: Original, writer: ArtifactWriter, recipe: Recipe) -> 
     _write_dense(original, writer, recipe, changes)
     writer.copy_rest(artifact)
     return changes
+
+
+def commit_version(
+    artifact: Artifact,
+    writer: ArtifactWriter,
+    version: int,
+    steps: Sequence[str],
+    check: Callable[[Artifact], Mapping[str, Mapping[str, float]]] | None = None,
+) -> Artifact:
+    """Complete a compressed version: it is what the original is, with further steps in its lineage.
+
+    Args:
+        artifact: the original.
+        writer: with all parts of the version.
+        version: its number.
+        steps: that were applied.
+        check: see `ArtifactWriter.commit`.
+    """
+    manifest = artifact.manifest
+    return writer.commit(
+        name=manifest.name,
+        version=version,
+        kind=manifest.kind,
+        task=manifest.task,
+        dim=manifest.dim,
+        targets=manifest.targets,
+        metrics=manifest.metrics,
+        lineage=Lineage(
+            run=manifest.lineage.run,
+            graph=manifest.lineage.graph,
+            parent=f"{manifest.name}/{manifest.version}",
+            steps=(*manifest.lineage.steps, *steps),
+        ),
+        check=check,
+    )
 
 
 def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:

@@ -18,6 +18,7 @@ from graphbox.compress.search.sampler import objectives, propose
 from graphbox.compress.search.space import Space, ladder
 from graphbox.compress.search.trials import Latency, Trial, TrialLog
 from graphbox.compress.search.workbench import Workbench
+from graphbox.errors import UnsupportedError
 
 __all__ = ["Budget", "Found", "search"]
 
@@ -88,9 +89,10 @@ def search(
 
     Raises:
         GateError: no model is within the limits; the message has the nearest one and the limit that binds.
+        UnsupportedError: the original itself cannot be measured.
         UsageError: a limit is about a metric that is not measured.
     """
-    original = _tried(bench, log, Recipe(), "ladder")
+    original = _original(bench, log)
     limits.check_metrics(original.metrics)
     value = original.metrics[metric]
     began = time.monotonic()
@@ -110,6 +112,18 @@ def search(
         if report is not None:
             report(trial, len(log), budget.trials)
     return _decide(bench, original, list(log), limits, metric)
+
+
+def _original(bench: Workbench, log: TrialLog) -> Trial:
+    found = log.find(Recipe()) or bench.try_recipe(Recipe(), "ladder")
+    if found.state == "refused":
+        raise UnsupportedError(
+            f"the model cannot be measured as it is: {found.reason}",
+            hint="mend the model, or train it again; there is nothing to compare a compressed one with",
+        )
+    if log.find(Recipe()) is None:
+        log.add(found)
+    return found
 
 
 def _tried(bench: Workbench, log: TrialLog, recipe: Recipe, source: str) -> Trial:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from graphbox.compress.limits import Figures
 from graphbox.compress.recipe import Recipe
 from graphbox.durable import flush_to_disk
+from graphbox.errors import FormatError
 
 __all__ = ["Latency", "Trial", "TrialLog"]
 
@@ -93,6 +94,9 @@ class TrialLog:
 
     Args:
         path: of the file; its folder is there.
+
+    Raises:
+        FormatError: a whole line is no trial.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,7 +109,7 @@ class TrialLog:
                 if not line.endswith(b"\n"):
                     break
                 whole += len(line)
-                trial = Trial.of_dict(json.loads(line))
+                trial = _parsed(line, path)
                 self._trials[trial.recipe.key] = trial
             if whole < len(content):
                 os.truncate(path, whole)
@@ -131,3 +135,14 @@ class TrialLog:
         if is_new:
             flush_to_disk(self._path.parent)
         self._trials[trial.recipe.key] = trial
+
+
+def _parsed(line: bytes, path: Path) -> Trial:
+    try:
+        return Trial.of_dict(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise FormatError(
+            f"expected a line for each trial, received {line[:80]!r}",
+            where=str(path),
+            hint="remove the file; the search begins anew",
+        ) from None

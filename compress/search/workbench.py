@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -11,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from graphbox.artifact import Artifact, ArtifactWriter, Lineage
-from graphbox.compress.apply import Evaluate
+from graphbox.artifact import Artifact, ArtifactWriter
+from graphbox.compress.apply import Evaluate, validation_metrics
 from graphbox.compress.budget import BudgetedTable, choose_codecs, sampled_errors
 from graphbox.compress.dense import dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
-from graphbox.compress.parts import Original, write_recipe
+from graphbox.compress.parts import Original, commit_version, write_recipe
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
 from graphbox.compress.search.trials import Latency, Trial
 from graphbox.compress.tables import CODEC_OF_PRECISION
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
-from graphbox.errors import DataError, FormatError, GateError, UnsupportedError, UsageError, did_you_mean
+from graphbox.errors import DataError, FormatError, GateError, UnsupportedError
 
-__all__ = ["Target", "Workbench", "check_metric"]
+__all__ = ["Target", "Workbench"]
 
 _REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 """Errors that say that a recipe does not suit a model or a target, and not that the search cannot proceed."""
@@ -143,25 +144,9 @@ class Workbench:
 
     def write(self, recipe: Recipe, path: Path, version: int, check: Any = None) -> Artifact:
         """Write the model of a recipe as a version of its own; see `ArtifactWriter.commit`."""
-        manifest = self._artifact.manifest
         with ArtifactWriter(path) as writer:
             steps = write_recipe(self.parts, writer, recipe).steps
-            return writer.commit(
-                name=manifest.name,
-                version=version,
-                kind=manifest.kind,
-                task=manifest.task,
-                dim=manifest.dim,
-                targets=manifest.targets,
-                metrics=manifest.metrics,
-                lineage=Lineage(
-                    run=manifest.lineage.run,
-                    graph=manifest.lineage.graph,
-                    parent=f"{manifest.name}/{manifest.version}",
-                    steps=(*manifest.lineage.steps, *steps, recipe.step),
-                ),
-                check=check,
-            )
+            return commit_version(self._artifact, writer, version, (*steps, recipe.step), check)
 
     def layer_errors(self) -> dict[str, float]:
         """Return the relative error of the outputs when one layer alone is int8, the largest first."""
@@ -226,9 +211,14 @@ class Workbench:
         return model is not None and calibration is not None and has_hidden_neurons(model)
 
     def measured(self, model: DeployedModel) -> dict[str, float]:
-        """Return the metrics of a model on the validation part."""
-        metrics = {name: float(value) for name, value in self._evaluate(model, "validation").items()}
-        check_metric(self._metric, metrics)
+        """Return the metrics of a model on the validation part.
+
+        Raises:
+            DataError: the deciding one is no finite number.
+        """
+        metrics = validation_metrics(self._evaluate, model, self._metric)
+        if not math.isfinite(metrics[self._metric]):
+            raise DataError(f"expected a finite {self._metric}, received {metrics[self._metric]}")
         return metrics
 
     def latencies(
@@ -239,19 +229,6 @@ class Workbench:
         reports = bench_together({"": self.original, **models}, (batch,), seconds or self._target.seconds)
         original = reports[""].batches[0]
         return {name: _latency(reports[name].batches[0], original) for name in models}
-
-
-def check_metric(metric: str, metrics: Mapping[str, float]) -> None:
-    """Reject a deciding metric that is not measured.
-
-    Raises:
-        UsageError: it is not among the metrics.
-    """
-    if metric not in metrics:
-        raise UsageError(
-            f"expected one of the measured metrics {sorted(metrics)}, received `{metric}`",
-            hint=did_you_mean(metric, metrics),
-        )
 
 
 def _latency(found: BatchLatency, original: BatchLatency) -> Latency:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import platform
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from graphbox.workspace.models import SEARCH_MODELS
 
 if TYPE_CHECKING:
     from graphbox.compress import Evaluate
-    from graphbox.compress.limits import Limits
+    from graphbox.compress.limits import Limits, Violation
     from graphbox.compress.search import Found, Space, Trial, Workbench
     from graphbox.deploy import DeployedModel
 
@@ -83,6 +83,8 @@ def search_version(
 
     Raises:
         GateError: no model is within the limits; nothing is written.
+        ConflictError: another process searches for versions of this one.
+        UnsupportedError: the model itself cannot be measured.
     """
     from graphbox.compress.agreement import Agreement
     from graphbox.compress.search import Budget, Target, TrialLog, Workbench, search
@@ -91,11 +93,11 @@ def search_version(
     artifact = Artifact.open(parent.path)
     target = Target(bench.target, bench.threads, wanted.batch)
     evaluate = quality.evaluate or _late(lambda: Agreement(workbench.original))
-    folder = workspace.search_folder(parent.name)
+    folder, limits = workspace.search_folder(parent.name), limits_of(settings)
     workbench = Workbench(
         artifact, folder / f"{SEARCH_MODELS}{parent.version}", target, evaluate, quality.metric
     )
-    with workbench:
+    with workspace.searching(parent.name, parent.version), workbench:
         environment = _environment(workbench.original, target.batch)
         key = _key(artifact, quality, target, environment)
         kept = folder / f"{parent.version}-{key}"
@@ -104,7 +106,6 @@ def search_version(
         space = _space(settings, workbench, layer_errors)
         is_fixed = "tables" in settings.model_fields_set
         suggestions = [] if is_fixed else workbench.suggestions(table_errors, space.dense[:2][-1])
-        limits = limits_of(settings)
         seconds = None if wanted.minutes is None else 60 * wanted.minutes
         found = search(
             workbench,
@@ -117,7 +118,7 @@ def search_version(
             watch.check,
             suggestions,
         )
-        versions, metrics_test = _write_points(workspace, parent, workbench, found, quality)
+        versions, metrics_test = _write_points(workspace, parent, workbench, found, quality, limits)
     return _report(
         parent,
         settings,
@@ -151,11 +152,9 @@ def _space(settings: CompressConfig, workbench: Workbench, layer_errors: Mapping
     from graphbox.compress.search import Space
 
     given, original = settings.model_fields_set, workbench.parts
-    tables = {
-        name: (settings.tables,) if "tables" in given else table_choices(spec)
-        for name, spec in original.artifact.manifest.tables.items()
-    }
-    dense = (settings.dense,) if "dense" in given else dense_choices(original)
+    rows = settings.tables if "tables" in given else None
+    tables = {name: table_choices(spec, rows) for name, spec in original.artifact.manifest.tables.items()}
+    dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(tables=tables, dense=dense, layers=tuple(layer_errors), kept_neurons=kept)
 
@@ -166,6 +165,7 @@ def _write_points(
     workbench: Workbench,
     found: Found,
     quality: Quality,
+    limits: Limits,
 ) -> tuple[dict[str, int], dict[str, float]]:
     """Write the points as versions, the chosen one last, and measure that one on the test part.
 
@@ -174,6 +174,7 @@ def _write_points(
     """
     from graphbox.compress.recipe import Recipe
 
+    original = found.original.metrics[quality.metric]
     versions: dict[str, int] = {}
     metrics_test: dict[str, float] = {}
     for trial in sorted(found.points, key=lambda each: each.recipe == found.chosen.recipe):
@@ -193,7 +194,8 @@ def _write_points(
             built: Artifact, trial: Trial = trial, is_chosen: bool = is_chosen
         ) -> Mapping[str, Mapping[str, float]]:
             with workbench.open(built.path) as model:
-                _check_equal(trial, workbench.measured(model), quality.metric)
+                figures = replace(trial.figures, metrics=workbench.measured(model))
+                _check_limits(limits.violations(figures, quality.metric, original))
                 if is_chosen and quality.evaluate is not None:
                     metrics_test.update(quality.evaluate(model, "test"))
             task = built.manifest.task
@@ -232,17 +234,16 @@ def register_compressed(workspace: Workspace, artifact: Artifact, parent: ModelR
     register(workspace, artifact, run_id=parent.run_id, measured=measured, parent=parent.version)
 
 
-def _check_equal(trial: Trial, metrics: Mapping[str, float], metric: str) -> None:
-    """Refuse a version that is worse than its trial was: what limits were checked on must be what is written.
+def _check_limits(violations: Sequence[Violation]) -> None:
+    """Refuse a version that is beyond a limit: it is checked on what is written, not on its trial alone.
 
     Raises:
-        GateError: it is worse by more than rounding.
+        GateError: it is.
     """
-    if not metrics[metric] >= trial.metrics[metric] - 1e-3 * abs(trial.metrics[metric]):
+    for each in violations:
         raise GateError(
-            f"expected {metric} {trial.metrics[metric]:g} of the version that was tried, received "
-            f"{metrics[metric]:g}",
-            hint="nothing was written; remove the search with `graphbox models rm`, and search again",
+            f"expected {each.limit} {each.allowed:g} of the version as written, received {each.received:g}",
+            hint="it was not written; its trial was within: search again, or leave more room",
         )
 
 
@@ -267,7 +268,7 @@ def _report(
         parent=parent.version,
         metric=quality.metric,
         limits=limits,
-        command=_command(parent, settings, limits),
+        command=_command(parent, settings, environment, limits),
         environment=", ".join(f"{name} {value}" for name, value in environment.items()),
         layer_errors=layer_errors,
         table_errors=table_errors,
@@ -298,11 +299,15 @@ def _report(
     }
 
 
-def _command(parent: ModelRecord, settings: CompressConfig, limits: Limits) -> str:
+def _command(
+    parent: ModelRecord, settings: CompressConfig, environment: Mapping[str, Any], limits: Limits
+) -> str:
     from graphbox.compress.search.report import limit_texts
 
     wanted = settings.search or SearchConfig()
-    options = [*limit_texts(limits), f"--trials {wanted.trials}"]
+    options = [*limit_texts(limits), f"--trials {wanted.trials}", f"--target {environment['target']}"]
+    options += [f"--{name} {environment[name]}" for name in ("threads", "batch")]
+    options += [] if wanted.minutes is None else [f"--minutes {wanted.minutes:g}"]
     given = settings.model_fields_set
     options += [f"--{name} {getattr(settings, name)}" for name in ("dense", "tables") if name in given]
     return f"graphbox compress {shlex.quote(parent.name)} --version {parent.version} {' '.join(options)}"

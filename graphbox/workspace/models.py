@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from graphbox.errors import NotFoundError
 from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size, require_folder, valid_name
+from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import BenchRecord, ModelRecord
 from graphbox.workspace.row_sequences import forget_row_sequence
 from graphbox.workspace.rows import model_record
@@ -234,6 +235,18 @@ class Models(Store):
     def search_folder(self, name: str) -> Path:
         """Return the folder of the searches for compressed versions of the model ``name``."""
         return self.root / _SEARCHES / valid_name(name, "model")
+
+    @contextmanager
+    def searching(self, name: str, version: int) -> Iterator[None]:
+        """Let no other process search for compressed versions of a version while the block runs.
+
+        Raises:
+            ConflictError: another one does.
+        """
+        path = self._lock_path(f"search-{valid_name(name, 'model')}-{version}")
+        hint = "wait for that search; its trials are used by the next one"
+        with writer_lock(path, f"search of {name} version {version}", timeout_s=1.0, hint=hint):
+            yield
 
     def remove_search_models(self) -> None:
         """Remove the models that searches which were killed were measuring; nothing may search meanwhile."""

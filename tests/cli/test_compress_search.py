@@ -98,3 +98,21 @@ def test_models_of_a_killed_search_are_removed(workspace: Workspace) -> None:
     (left / "rows.npy").write_bytes(b"rows of persons")
     workspace.remove_search_models()
     assert not left.parent.exists()
+
+
+def test_two_searches_of_a_version_do_not_meet(workspace: Workspace, graphbox: Call) -> None:
+    with workspace.searching("companion", 1):
+        refused = graphbox("compress", "companion", "--trials", "2")
+    assert refused.code == 1
+    assert "search of companion version 1" in refused.err
+    assert len(workspace.models("companion")) == 1
+
+
+def test_fixed_methods_are_not_searched(workspace: Workspace, graphbox: Call) -> None:
+    arguments = ["compress", "companion", "--dense", "auto", "--tables", "int8", "--max-drop", "40%"]
+    report = graphbox(*arguments, "--trials", "5", "--target", "onnxruntime", "--json").json
+    trials = report["compress"]["companion"]["search"]["trials"]
+    assert {trial["recipe"]["dense"] for trial in trials} == {"float32"}  # it has no matrix products
+    assert [set(trial["recipe"]["tables"].values()) for trial in trials] == [set(), {"int8"}]
+    command = report["compress"]["companion"]["search"]["command"]
+    assert command.endswith("--target onnxruntime/cpu --threads 1 --batch 1 --dense auto --tables int8")

@@ -13,8 +13,9 @@ import pytest
 
 from graphbox.artifact import Artifact
 from graphbox.compress import CODEC_OF_PRECISION, compress
+from graphbox.compress.parts import Original, dense_choices
 from graphbox.config import BenchConfig, CompressConfig
-from graphbox.deploy import DeployedEncoder, DeployedModel, open_encoder
+from graphbox.deploy import DeployedEncoder, DeployedModel, open_encoder, open_model
 from graphbox.errors import GateError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
 
@@ -255,3 +256,12 @@ def test_nothing_to_compress_is_said(artifact: Artifact, tmp_path: Path, again: 
             evaluate=lambda *_: {"m": 1.0},
             bench=BENCH,
         )
+
+
+def test_auto_is_resolved_for_the_target(artifact: Artifact) -> None:
+    for target, expected in (("onnxruntime", "int8"), ("openvino", "int8_static")):
+        with open_model(artifact.path, target=target) as model:
+            original = Original(artifact, model, target)
+            assert dense_choices(original, "auto") == (expected,)
+            assert dense_choices(original, "float16") == ("float16",)
+            assert {"float32", expected} < set(dense_choices(original))

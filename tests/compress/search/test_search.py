@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from graphbox.artifact import Artifact
 from graphbox.compress.agreement import Agreement
 from graphbox.compress.limits import Limits
+from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import (
     Budget,
     Found,
@@ -29,7 +31,8 @@ from graphbox.compress.search import (
     search,
 )
 from graphbox.config import parse_max_drop
-from graphbox.errors import GateError, UsageError
+from graphbox.deploy import DeployedModel
+from graphbox.errors import GateError, UnsupportedError, UsageError
 from tests.artifact.sample_model import make_model, write_encoder
 
 METRIC = "agreement"
@@ -50,9 +53,9 @@ def run(artifact: Artifact, folder: Path, limits: Limits, trials: int = 9, space
     folder.mkdir(exist_ok=True)
     made: list[Agreement] = []
 
-    def evaluate(model: object, part: str) -> Mapping[str, float]:
+    def evaluate(model: DeployedModel, part: str) -> Mapping[str, float]:
         made[:] = made or [Agreement(bench.original)]
-        return made[0](model, part)  # type: ignore[arg-type]
+        return made[0](model, part)
 
     bench = Workbench(artifact, folder / "models", Target("onnxruntime", seconds=0.02), evaluate, METRIC)
     with bench:
@@ -68,10 +71,9 @@ def test_the_smallest_model_within_the_drop_is_chosen(artifact: Artifact, tmp_pa
     assert found.chosen.size_bytes < found.original.size_bytes
     assert found.chosen.metrics[METRIC] >= 0.7
     assert not list((tmp_path / "search").glob("models*"))
-    proposals = [trial for trial in found.trials if trial.source == "sampler"]
     assert all(trial.state == "measured" for trial in found.trials)
     assert len({trial.recipe.key for trial in found.trials}) == 9
-    assert not proposals or proposals[0] == found.trials[-len(proposals)]
+    assert [trial.source for trial in found.trials] == ["ladder"] * 6 + ["sampler"] * 3
 
 
 def test_without_a_limit_of_quality_the_best_model_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
@@ -154,10 +156,40 @@ def test_the_report_has_every_trial_and_needs_nothing_else(artifact: Artifact, t
     assert "http" not in page
 
 
-def test_recipes_that_do_not_suit_are_noted_and_passed_over(artifact: Artifact, tmp_path: Path) -> None:
-    """Static int8 needs ranges: the sample model's are calibrated; a weight beyond float16 is refused."""
-    space = Space(tables={}, dense=("float32", "int4_weights", "float16"))
+def test_recipes_that_do_not_suit_are_noted_and_passed_over(tmp_path: Path) -> None:
+    """Rows beyond float16 can be held by float32 alone."""
+    sample = make_model(packages=60, tags=8)
+    sample.target[3, 0] = 1e6
+    artifact = write_encoder(tmp_path / "sample" / "1", sample)
+    space = Space(tables={"target": ("float32", "float16", "int8")})
     found = run(artifact, tmp_path / "search", Limits(), space=space, trials=3)
-    states = {trial.recipe.dense: trial.state for trial in found.trials}
-    assert states["float32"] == states["float16"] == "measured"
-    assert all(trial.reason for trial in found.trials if trial.state == "refused")
+    states = {trial.recipe.tables.get("target", "float32"): trial for trial in found.trials}
+    assert states["float32"].state == "measured"
+    for precision in ("float16", "int8"):
+        assert states[precision].state == "refused"
+        assert "expected elements within 65504" in str(states[precision].reason)
+    assert found.chosen.recipe == Recipe()
+
+
+def test_a_metric_that_is_no_number_is_refused(artifact: Artifact, tmp_path: Path) -> None:
+    """Of a tried model its trial is, of the original the search."""
+    worth = {"float32": 0.5}
+
+    def evaluate(model: DeployedModel, _part: str) -> Mapping[str, float]:
+        codec = model.manifest.tables["target"].codec
+        return {METRIC: worth.get(codec, math.nan)}
+
+    tmp_path.joinpath("search").mkdir()
+    space = Space(tables={"target": ("float32", "int8")})
+    log = tmp_path / "search" / "trials.jsonl"
+    bench = Workbench(artifact, tmp_path / "models", Target("onnxruntime", seconds=0.02), evaluate, METRIC)
+    with bench:
+        found = search(bench, space, Limits(), METRIC, TrialLog(log), Budget(2))
+        assert [trial.state for trial in found.trials] == ["measured", "refused"]
+        worth.clear()
+        log.unlink()
+        with pytest.raises(
+            UnsupportedError, match="cannot be measured as it is: expected a finite agreement"
+        ):
+            search(bench, space, Limits(), METRIC, TrialLog(log), Budget(2))
+    assert not log.exists()

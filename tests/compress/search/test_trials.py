@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Latency, Trial, TrialLog
+from graphbox.errors import FormatError
 
 
 def trial(number: int) -> Trial:
@@ -33,6 +36,16 @@ def test_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert list(again) == [trial(1), REFUSED, trial(2)]
     assert again.find(REFUSED.recipe) == REFUSED
     assert again.find(Recipe()) is None
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", "no json", "null", "[" * 5000, '{"recipe": 3}'])
+def test_a_whole_line_that_is_no_trial_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "trials.jsonl"
+    TrialLog(path).add(trial(1))
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(FormatError, match="expected a line for each trial") as refused:
+        TrialLog(path)
+    assert refused.value.where == str(path)
 
 
 def test_an_unfinished_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
