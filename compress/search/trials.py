@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from graphbox.compress.limits import Figures
 from graphbox.compress.recipe import Recipe
-from graphbox.durable import flush_to_disk
-from graphbox.errors import FormatError
+from graphbox.durable import NO_ROOM, flush_to_disk
+from graphbox.errors import DoesNotFitError, FormatError
 
 __all__ = ["Latency", "Trial", "TrialLog"]
 
@@ -125,15 +125,28 @@ class TrialLog:
         return self._trials.get(recipe.key)
 
     def add(self, trial: Trial) -> None:
-        """Keep a finished trial; it is on the disk when this returns."""
+        """Keep a finished trial; it is on the disk when this returns.
+
+        Raises:
+            DoesNotFitError: the disk is full; what was written of the line is dropped when the file is read.
+        """
         line = json.dumps(trial.as_dict(), separators=(",", ":")) + "\n"
         is_new = not self._path.exists()
-        with self._path.open("ab") as stream:
-            stream.write(line.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        if is_new:
-            flush_to_disk(self._path.parent)
+        try:
+            with self._path.open("ab") as stream:
+                stream.write(line.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            if is_new:
+                flush_to_disk(self._path.parent)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise DoesNotFitError(
+                f"there is no room to note a finished trial: {error.strerror}",
+                where=str(self._path),
+                hint="free some space; the same command continues",
+            ) from None
         self._trials[trial.recipe.key] = trial
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Latency, Trial, TrialLog
-from graphbox.errors import FormatError
+from graphbox.errors import DoesNotFitError, FormatError
 
 
 def trial(number: int) -> Trial:
@@ -62,3 +62,11 @@ def test_an_unfinished_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
         assert len(log) == expected
         log.add(trial(3))
         assert list(TrialLog(path))[-1] == trial(3)
+
+
+def test_a_full_disk_is_an_error_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    log = TrialLog(path)
+    path.symlink_to("/dev/full")
+    with pytest.raises(DoesNotFitError, match="no room to note a finished trial"):
+        log.add(trial(1))
