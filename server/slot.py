@@ -6,6 +6,7 @@ import copy
 import gc
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ __all__ = ["Endpoint", "ServedModel", "Slot", "State"]
 logger = logging.getLogger("graphbox.server")
 
 State = Literal["LOADING", "READY", "UNAVAILABLE"]
+_COLLECTION_WAITS_S = (0.0, 0.01, 0.1, 1.0, 1.0, 1.0, 1.0, 1.0)
 _PATH_OF_KIND = {
     "encoder": "/api/v1/models/{}/neighbors",
     "embedding": "/api/v1/models/{}/neighbors",
@@ -519,13 +521,19 @@ def _close_and_free(models: list[DeployedModel]) -> None:
     closed = weakref.ref(model)
     model.close()
     del model
-    # Its signatures refer to it and it to them; the collector does not know that arrays are large.
-    gc.collect()
-    if closed() is not None:
+    # Its signatures refer to it and it to them; the collector does not know that arrays are large. The call
+    # that was its last user may still be about to return, and may refer to it longer than one collection.
+    for wait_s in _COLLECTION_WAITS_S:
+        gc.collect()
+        if closed() is None or not threading.main_thread().is_alive():
+            break
+        time.sleep(wait_s)
         # Opened at the start, it is among the objects that `gc.freeze` has kept from collections.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+    if closed() is not None:
+        logger.debug("a closed model is still referred to; its memory is given back later")
     release_free_pages()
 
 
