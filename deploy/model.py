@@ -159,12 +159,8 @@ class DeployedModel(ABC):
 
     @property
     def _has_independent_rows(self) -> bool:
-        """Whether rows that the ONNX part computes together do not change each other.
-
-        Dynamic quantization scales all rows of a call by the largest number among them: a client that sends a
-        huge one would make the answers of others worse.
-        """
-        return self._program is None or self.effective["precision"] != "int8_dynamic"
+        """Whether rows that the ONNX part computes together do not change each other."""
+        return self._program is None or not self._program.quantizes_whole_batches
 
     @abstractmethod
     def warm_up(self) -> None:

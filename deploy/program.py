@@ -45,6 +45,8 @@ class CheckedProgram:
         positions: names of the inputs whose values select rows.
         row_dimension: name of the dimension that is the first one of every input and every output, and no
             other one; None: there is none, or an input has positions in the rows of another.
+        quantizes_whole_batches: whether rows of a call are quantized over one range, so that a row with large
+            values costs the others their precision.
     """
 
     def __init__(self, program: Program, summary: OnnxSummary) -> None:
@@ -59,6 +61,8 @@ class CheckedProgram:
         self._equal_sizes = _pairs(summary.dimensions, first)
         self._equal_output_sizes = _pairs(summary.output_dimensions, first)
         self.row_dimension = _row_dimension(summary)
+        is_quantized_here = self.effective["precision"] == "int8_dynamic" != summary.precision
+        self.quantizes_whole_batches = summary.quantizes_whole_tensors or is_quantized_here
         self._expected = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.inputs}
         self._given = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.outputs}
 

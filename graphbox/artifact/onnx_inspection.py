@@ -86,6 +86,7 @@ _COMPUTES_VALUES: Final = frozenset(
     }
 )
 _DYNAMIC_INT8: Final = frozenset({"DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeMatMul"})
+_DYNAMIC_RANGE: Final = "DynamicQuantize"
 _STATIC_INT8: Final = frozenset({"QuantizeLinear", "QLinearMatMul", "QGemm", "QLinearConv"})
 _BLOCK_PRODUCTS: Final = frozenset({"MatMulNBits"})
 _DEFAULT_BLOCK_BITS: Final = 4
@@ -212,6 +213,11 @@ class OnnxSummary:
             return f"int{bits}_weights"
         found = [name for number, name in _FLOATS.items() if number in self.weight_types]
         return found[0] if found else "float32"
+
+    @property
+    def quantizes_whole_tensors(self) -> bool:
+        """Whether it measures a range over a whole tensor at run time, so that its rows change each other."""
+        return any(name.startswith(_DYNAMIC_RANGE) for name in self.operators)
 
     @property
     def index_inputs(self) -> Mapping[str, tuple[IndexBound, ...]]:

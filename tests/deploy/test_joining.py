@@ -22,6 +22,7 @@ from graphbox.artifact import (
     TriplesForm,
 )
 from graphbox.artifact.manifest import Datatype
+from graphbox.compress.dense.int8_dynamic import METHOD as INT8_DYNAMIC
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.cancellation import Cancellation, ExecutionCancelledError, cancellable
 from graphbox.deploy.joining import answer_joined, batch_key, join, split
@@ -385,6 +386,7 @@ def write_bare(
     rows: tuple[int | str, int | str] = ("n", "n"),
     example_rows: int = 2,
     join_calls: bool = True,
+    convert: Callable[[bytes], bytes] = bytes,
 ) -> Any:
     """Write a bare ONNX model of one input and one output, both FP32 [rows, columns]."""
     ((output, nodes),) = graph.items()
@@ -397,7 +399,8 @@ def write_bare(
         constants,
     )
     shapes = [tuple(size if isinstance(size, int) else -1 for size in (each, columns)) for each in rows]
-    is_quantized = "codes" in used
+    is_quantized = "codes" in used or convert is not bytes
+    model = convert(model)
     example = np.random.default_rng(2).standard_normal((example_rows, 3)).round(3)
     with ArtifactWriter(path) as writer:
         writer.set_onnx(
@@ -424,6 +427,12 @@ def signature_of(path: Path) -> Signature:
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_models_of_independent_rows_are_joined(tmp_path: Path, name: str) -> None:
     assert signature_of(write_bare(tmp_path / "1", INDEPENDENT[name]).path).joinable
+
+
+def test_models_of_int8_rows_are_joined(tmp_path: Path) -> None:
+    """Each row is quantized over its own range; of all rows together it is an example of `MIXED`."""
+    path = write_bare(tmp_path / "1", MATRIX, convert=lambda model: INT8_DYNAMIC.convert(model).model).path
+    assert signature_of(path).joinable
 
 
 @pytest.mark.parametrize("name", MIXED)
