@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import lru_cache
 from importlib import metadata
 
 from graphbox.deploy.onnx_runtime import disable_telemetry
@@ -23,7 +26,24 @@ _PARTS = ("probe", "supports", "build", "load")
 
 def registered() -> dict[str, metadata.EntryPoint]:
     """Return the entry points of all adapters, by name."""
+    return _registered_in(tuple((folder, _changed_ns(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=1)
+def _registered_in(folders: tuple[tuple[str, int], ...]) -> dict[str, metadata.EntryPoint]:  # noqa: ARG001
+    """Return the entry points that the packages of these folders register, at these times of change.
+
+    Whoever opens a model asks some twenty times, and each answer reads a file of every installed package.
+    """
     return {entry_point.name: entry_point for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _changed_ns(folder: str) -> int:
+    """Return when packages were last installed into a folder or removed from it; 0: it does not exist."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - an entry of sys.path
+    except OSError:
+        return 0
 
 
 def registered_as(name: str) -> metadata.EntryPoint:
@@ -87,5 +107,6 @@ def distribution_of(name: str) -> str:
     return "" if found is None else _distribution_of(found)
 
 
+@lru_cache
 def _distribution_of(entry_point: metadata.EntryPoint) -> str:
     return f"{entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else "unknown"

@@ -38,6 +38,9 @@ _THREADS = "INFERENCE_NUM_THREADS"
 _SUPPORTED = "SUPPORTED_PROPERTIES"
 _PRECISION_OF = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
+_PROVEN: set[str] = set()
+"""Devices that a model ran on in this process: whoever opens one asks each time."""
+
 
 class OpenVinoProgram:
     """A compiled model with a pool of requests; ``run`` is thread-safe."""
@@ -182,10 +185,15 @@ def _probed(core: Any, plugin: str, version: str) -> Device:
 
 
 def _tried(device: Device) -> str | None:
-    """Return why a model cannot be built and run on a device; None: it was."""
+    """Return why a model cannot be built and run on a device; None: it was, in this process."""
+    if device.name in _PROVEN:
+        return None
     with tempfile.TemporaryDirectory() as folder:
         adapter.build(TRIAL_MODEL, device, Options(), Path(folder))
-        return trial_failure(adapter.load(Package(TRIAL_MODEL, device, Options(), Path(folder))))
+        reason = trial_failure(adapter.load(Package(TRIAL_MODEL, device, Options(), Path(folder))))
+    if reason is None:
+        _PROVEN.add(device.name)
+    return reason
 
 
 def _plugin(device: Device) -> str:
