@@ -82,7 +82,7 @@ def compress_model(
         ConflictError: nodes are being forgotten.
         GateError: the result is too much worse; nothing is kept.
     """
-    quality = _quality(workspace, parent)
+    quality = quality_of(workspace, parent)
     with workspace.without_forgetting():
         if settings.search is not None:
             return search_version(workspace, parent, settings, bench, quality, watch or Watch())
@@ -92,7 +92,12 @@ def compress_model(
     return report
 
 
-def _quality(workspace: Workspace, parent: ModelRecord) -> Quality:
+def quality_of(workspace: Workspace, parent: ModelRecord) -> Quality:
+    """Return how good a model version is measured: on the task of its run, else by agreement with itself.
+
+    Raises:
+        NotFoundError: the run is no longer there.
+    """
     if parent.task is None or parent.run_id is None:
         return Quality()
     data = RunData.open(workspace, parent.run_id)
