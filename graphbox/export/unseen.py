@@ -55,9 +55,7 @@ def write_unseen_inputs(
         path = "unseen/position.npy"
         weights_of_position = _array(module.positions.weight.T)
         writer.add_array(path, weights_of_position)
-        listed.append(
-            NodeFeature(name=POSITION, kind="vector", dim=len(weights_of_position), weights=path)
-        )
+        listed.append(NodeFeature(name=POSITION, kind="vector", dim=len(weights_of_position), weights=path))
     return UnseenInputs(bias=_BIAS, features=tuple(listed), relu=network.shape.kind.starts_active)
 
 

@@ -22,7 +22,7 @@ from torch.nn import functional
 from graphbox.config import DistillationSection, ModelSection, NetworkSection
 from graphbox.errors import UsageError
 from graphbox.metrics import accuracy
-from graphbox.train.tasks import ClassifySplit
+from graphbox.train.tasks import ClassifySplit, Fold, Split
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.transfer import tensor_on
 
@@ -80,8 +80,9 @@ def earlier_models(config: ModelSection, name: str, run_folder: Path) -> Earlier
 
 def teachers_of(config: ModelSection) -> tuple[str, ...]:
     """Return the names of a model's teachers; none where it learns without."""
-    section = getattr(config, "distil", None)
-    return section.teachers if isinstance(section, DistillationSection) else ()
+    if not isinstance(config, NetworkSection) or config.distil is None:
+        return ()
+    return config.distil.teachers
 
 
 class Distillation:
@@ -151,18 +152,22 @@ class Distillation:
 
 
 def teacher_agreement(
-    student: TrainedModel, teachers: Sequence[TrainedModel], nodes: NDArray[np.int64]
+    student: TrainedModel, teachers: Sequence[TrainedModel], split: Split, fold: Fold = "test"
 ) -> float:
-    """Return the share of nodes that a student gives the class that its teachers give them together.
+    """Return the share of a fold's nodes that get one class from a student and from its teachers together.
 
     Args:
         student: the student.
         teachers: its teachers; what several say is averaged.
-        nodes: int64 [n].
+        split: the split of their task.
+        fold: validation or test.
 
     Raises:
-        UsageError: one of the models tells no classes.
+        UsageError: one of the models tells no classes, or the task has none.
     """
+    if not isinstance(split, ClassifySplit):
+        raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
+    nodes = split.nodes(fold)
     said = [torch.softmax(torch.from_numpy(_logits(each)[nodes]), dim=1) for each in teachers]
     together = torch.stack(said).mean(dim=0).argmax(dim=1).numpy()
     return accuracy(together, _logits(student)[nodes].argmax(axis=1).astype(np.int64))
@@ -171,8 +176,8 @@ def teacher_agreement(
 def _logits(model: TrainedModel, where: str | None = None) -> Logits:
     if model.logits is None:
         raise UsageError(
-            f"expected a model that tells classes itself, received `{model.name}`, whose vectors a classifier "
-            "reads",
+            f"expected a model that tells classes itself, received `{model.name}`, whose vectors "
+            "a classifier reads",
             where=where,
             hint="name a model of kind gnn, mlp or module",
         )

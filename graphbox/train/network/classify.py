@@ -55,9 +55,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         self._nodes = split.nodes("train")
         self._distillation: Distillation | None = None
         if config.distil is not None:
-            self._distillation = Distillation(
-                config.distil, assignment.earlier.teachers, split, self._device
-            )
+            self._distillation = Distillation(config.distil, assignment.earlier.teachers, split, self._device)
             every = np.arange(self._view.num_nodes(split.node_type))
             self._nodes = np.delete(every, self._view.removed_nodes(split.node_type))
         self._validation = split.nodes("validation")

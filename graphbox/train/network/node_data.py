@@ -122,9 +122,7 @@ class NodeData:
     @property
     def sizes(self) -> InputSizes:
         """What the network must know to have parameters."""
-        return InputSizes(
-            self._feature_sizes, self._width, tuple(self._slots.values()), self._position_width
-        )
+        return InputSizes(self._feature_sizes, self._width, tuple(self._slots.values()), self._position_width)
 
     def read_from(self, arrays: _Arrays) -> None:
         """Read rows from arrays that have all of ``blocks``, which are let go of."""

@@ -45,7 +45,7 @@ _FORMAT_VERSION = 1
 _HEADER, _VALUES = "network.json", "network.safetensors"
 _BLOCK_ROWS = 65_536
 
-_SECTIONS = {"gnn": GraphNetworkConfig, "mlp": MlpConfig}
+_SECTIONS: Mapping[str, type[GraphNetworkConfig | MlpConfig]] = {"gnn": GraphNetworkConfig, "mlp": MlpConfig}
 
 Vectors = dict[str, NDArray[np.float32]]
 
@@ -341,9 +341,7 @@ class TrainedNetwork:
                     )
         return NetworkData(
             {
-                name: NodeData(
-                    view, name, list(each), learnt=each, positions=self._positions_in(view, name)
-                )
+                name: NodeData(view, name, list(each), learnt=each, positions=self._positions_in(view, name))
                 for name, each in self.learnt.items()
             }
         )

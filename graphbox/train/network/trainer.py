@@ -450,9 +450,7 @@ def _network_graph(
     )
 
 
-def _parameter_groups(
-    network: GraphNetwork, config: NetworkConfig
-) -> list[tuple[list[nn.Parameter], float]]:
+def _parameter_groups(network: GraphNetwork, config: NetworkConfig) -> list[tuple[list[nn.Parameter], float]]:
     groups = [
         (list(network.inputs.parameters()), config.weight_decay),
         (list(network.layers.parameters()), config.layer_weight_decay),
