@@ -31,12 +31,9 @@ def mistakes_of_earlier_models(
     task = tasks.get(str(model.get("task")))
     kind = task.get("kind") if isinstance(task, Mapping) else None
     if teachers and kind not in {None, "classify"}:
-        yield (
-            key,
-            f"expected a task of kind classify beside `distil`, received `{model.get('task')}` of kind "
-            f"{kind}",
-            "leave `distil` out",
-        )
+        received = f"`{model.get('task')}` of kind {kind}"
+        message = f"expected a task of kind classify beside `distil`, received {received}"
+        yield key, message, "leave `distil` out"
         return
     for number, teacher in enumerate(teachers):
         place = (*key, "teachers", number)

@@ -97,7 +97,10 @@ class TestLoss:
     def test_it_is_zero_where_both_say_the_same(self, papers: Graph) -> None:
         said = np.random.default_rng(2).normal(size=(PAPERS, CLASSES)).astype(np.float32)
         loss = Distillation(
-            DistillationSection(teachers=("t",), temperature=3.0), [said], split_of(papers), torch.device("cpu")
+            DistillationSection(teachers=("t",), temperature=3.0),
+            [said],
+            split_of(papers),
+            torch.device("cpu"),
         )
         nodes = torch.arange(PAPERS)
         assert abs(float(loss.loss(torch.from_numpy(said), nodes))) < 1e-6
