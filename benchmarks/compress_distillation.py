@@ -44,7 +44,7 @@ REQUESTS = 200
 
 
 def run(seed: int, tables: Path, workspace: Path, *, quick: bool) -> RunReport:
-    """Run the run file with a seed, or return what an earlier call left."""
+    """Run the run file with a seed, or return what an earlier call left; the first seed is served, too."""
     settings = [
         f"seed={seed}",
         "threads=1",
@@ -52,6 +52,8 @@ def run(seed: int, tables: Path, workspace: Path, *, quick: bool) -> RunReport:
         f"graph.root={json.dumps(str(tables))}",
         "bench={batch_sizes: [1, 32], seconds: 1.0}",
     ]
+    if seed:
+        settings.append("export={}")
     if quick:
         settings += [f"models.{name}.epochs=2" for name in MODELS]
     return graphbox.run(RUN_FILE, settings, workspace)

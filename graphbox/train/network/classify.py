@@ -28,7 +28,8 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
-_METRIC = "validation_accuracy"
+_ACCURACY = "validation_accuracy"
+_AGREEMENT = "validation_teacher_agreement"
 
 
 class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
@@ -49,7 +50,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
             config,
             assignment,
             ends=(split.node_type,),
-            metric=_METRIC,
+            metric=_ACCURACY if config.distil is None else _AGREEMENT,
             head=ClassHead(split.node_type, split.classes),
         )
         self._nodes = split.nodes("train")
@@ -122,10 +123,17 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         return self._processes.share(loss, len(nodes), count), count
 
     def measured(self) -> dict[str, float]:
-        """Return the accuracy on the validation part."""
+        """Return the accuracy on the validation part; of a student also how often its teachers say the same.
+
+        A student ends as it was when it agreed with them best.
+        """
         predicted = self._validation_logits().argmax(dim=1)
         right = (predicted == self._labels[tensor_on(self._validation, self._device)]).double().mean()
-        return {_METRIC: float(right)}
+        found = {_ACCURACY: float(right)}
+        if self._distillation is not None:
+            said = self._distillation.soft_classes(self._validation).argmax(dim=1)
+            found[_AGREEMENT] = float((predicted == said).double().mean())
+        return found
 
     # --------------------------------------------------------------------------- inference
 
