@@ -231,9 +231,8 @@ def load_outcome(run_folder: Path, name: str) -> Outcome:
 def _settings(config: ModelConfig, split: Split | None, seed: int, earlier: EarlierModels) -> str:
     """Return a digest of everything that must be the same when a training is resumed."""
     held_out = "nothing" if split is None else split.digest
-    text = f"{config.model_dump_json()} {held_out} {seed}"
-    if earlier.digest:
-        text += f" {earlier.digest}"
+    taken = earlier.digest
+    text = f"{config.model_dump_json()} {held_out} {seed}{' ' if taken else ''}{taken}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,16 @@ class TestStudent:
             train(papers, run, "stopped", config, stop=lambda: next(calls) == 7)
         assert same(train(papers, run, "stopped", config, resume=True), whole)
 
+    def test_it_ends_as_it_agreed_best(self, papers: Graph, run: Path) -> None:
+        config = mlp("gcn", positions="walks", epochs=30, validate_every=3)
+        student = train(papers, run, "mlp", config)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        name = "validation_teacher_agreement"
+        figures = [each["values"][name] for each in lines if name in each["values"]]
+        assert len(figures) == 10
+        said = [load_trained(run, "gcn")]
+        assert teacher_agreement(student, said, split_of(papers), "validation") == max(figures)
+
     def test_a_checkpoint_of_another_teacher_is_refused(self, papers: Graph, run: Path) -> None:
         train(papers, run, "mlp", mlp("gcn"))
         teacher(papers, run, epochs=3)
@@ -157,8 +168,10 @@ class TestStudent:
 
     def test_it_comes_back_from_disk(self, papers: Graph, run: Path) -> None:
         trained = train(papers, run, "mlp", mlp("gcn", positions="walks"))
-        found = load_trained(run, "mlp").over(papers)
-        np.testing.assert_allclose(found.logits, trained.logits, rtol=1e-5, atol=1e-6)
+        found = load_trained(run, "mlp").over(papers).logits
+        assert found is not None
+        assert trained.logits is not None
+        np.testing.assert_allclose(found, trained.logits, rtol=1e-5, atol=1e-6)
 
     def test_edges_are_not_read(self, papers: Graph, run: Path) -> None:
         network = train(papers, run, "mlp", mlp("gcn", positions="walks")).network
