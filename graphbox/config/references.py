@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from graphbox.config.earlier_models import mistakes_of_earlier_models
 from graphbox.config.graph_schema import (
     EdgeTypeSchema,
     GraphSchema,
@@ -398,6 +399,7 @@ class _Checker:
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")
         yield from self._check_start(key, model)
+        yield from self._check_earlier(key, model)
         for name in ("relations", "edge_types"):
             for index, edge in enumerate(_items(model.get(name))):
                 yield from self._check_edge_type((*key, name, index), edge)
@@ -450,6 +452,14 @@ class _Checker:
                 "expected a model that is trained on a whole graph, received one that follows a stream",
                 "leave it out: a stream resumes at the chunk after the last one that it learnt",
             )
+
+    def _check_earlier(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
+        """Yield why a model cannot take from others what it is to."""
+        yield from self._check_name((*key, "positions"), model.get("positions"), self._models, "model")
+        for index, name in enumerate(_items(_mapping(model, "distil").get("teachers"))):
+            yield from self._check_name((*key, "distil", "teachers", index), name, self._models, "model")
+        for mistake in mistakes_of_earlier_models(str(key[-1]), self._models, self._tasks):
+            yield self._problem(*mistake)
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = section_of(model.get("kind"))

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphbox.artifact import ArtifactWriter
 from graphbox.artifact.preprocess import NodeFeature, UnseenInputs
 from graphbox.models.features import LearntFeature
-from graphbox.models.graph_inputs import NodeInputs
+from graphbox.models.graph_inputs import POSITION, NodeInputs
 from graphbox.models.graph_network import GraphNetwork
 
 _BIAS = "unseen/bias.npy"
@@ -51,6 +51,11 @@ def write_unseen_inputs(
                 values=values,
             )
         )
+    if module.positions is not None:
+        path = "unseen/position.npy"
+        weights_of_position = _array(module.positions.weight.T)
+        writer.add_array(path, weights_of_position)
+        listed.append(NodeFeature(name=POSITION, kind="vector", dim=len(weights_of_position), weights=path))
     return UnseenInputs(bias=_BIAS, features=tuple(listed), relu=network.shape.kind.starts_active)
 
 

@@ -1,13 +1,20 @@
-"""The kind of graph neural networks: layers of PyTorch Geometric, trained for a task."""
+"""The kinds of networks of nodes: over the edges of a graph, and of a node's own features and rows alone."""
 
 from __future__ import annotations
 
-from graphbox.config import GraphNetworkConfig, ModelKind
+from graphbox.config import GraphNetworkConfig, MlpConfig, ModelKind
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
+
+_TRAINER = "graphbox.train.network.classify:make_graph_network_trainer"
 
 gnn = ModelKind(
     GraphNetworkConfig,
-    "graphbox.train.network.classify:make_graph_network_trainer",
+    _TRAINER,
     footprint="graphbox.train.network.footprint:GraphNetworkFootprint",
     libraries=(TORCH_OPTIMIZERS, "torch_geometric.nn"),
+)
+mlp = ModelKind(
+    MlpConfig,
+    _TRAINER,
+    libraries=(TORCH_OPTIMIZERS,),
 )

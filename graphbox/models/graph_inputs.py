@@ -14,6 +14,9 @@ from torch.nn import functional
 from graphbox.models.features import FeatureEncoder, FeatureSizes
 from graphbox.table import EmbeddingTable, TableEmbedding
 
+POSITION = "position"
+"""Name in requests of the row of another model that a node enters with."""
+
 
 @dataclass(frozen=True)
 class InputSizes:
@@ -23,16 +26,19 @@ class InputSizes:
         features: categorical features and numbers.
         vector: length of all vectors together.
         slots: number of different values of each slot.
+        position: length of the rows of another model; 0: there are none.
     """
 
     features: FeatureSizes
     vector: int
     slots: tuple[int, ...]
+    position: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether the type has no features at all."""
-        return not (self.features.categories or self.features.numbers or self.vector or self.slots)
+        known = self.features
+        return not (known.categories or known.numbers or self.vector or self.slots or self.position)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,7 @@ class NodeBatch:
         numbers: float32 [n, numeric features].
         vectors: float32 [n, length of all vectors].
         slots: each slot.
+        positions: float32 [n, length of the rows of another model], zeros of nodes that it has none of.
     """
 
     keys: Tensor
@@ -65,10 +72,14 @@ class NodeBatch:
     numbers: Tensor
     vectors: Tensor
     slots: tuple[SlotBatch, ...]
+    positions: Tensor
 
 
 class NodeInputs(nn.Module):
     """Maps the nodes of one type to vectors: the sum of their row and a linear map of what they have.
+
+    Of what they have, rows of another model are fixed; a share of them is left out in training as of rows of
+    the table.
 
     Args:
         sizes: what the nodes have.
@@ -96,6 +107,7 @@ class NodeInputs(nn.Module):
         self.features = FeatureEncoder(known, dim) if known.categories or known.numbers else None
         self.vectors = nn.Linear(sizes.vector, dim, bias=False) if sizes.vector else None
         self.slots = nn.ParameterList(_glorot(size, dim) for size in sizes.slots)
+        self.positions = nn.Linear(sizes.position, dim, bias=False) if sizes.position else None
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def set_table(self, table: EmbeddingTable) -> None:
@@ -145,17 +157,23 @@ class NodeInputs(nn.Module):
         """
         vectors = self.bias.expand(len(batch.keys), self._dim)
         if rows is not None:
-            if self._row_dropout and self.training:
-                # What is kept is not scaled up: outside training a row is there as it is, or not at all.
-                rows = rows * (torch.rand(len(rows), 1, device=rows.device) >= self._row_dropout)
-            vectors = vectors + rows
+            vectors = vectors + self._some(rows)
         if self.features is not None:
             vectors = vectors + self.features(batch.codes, self._dropped(batch.numbers))
         if self.vectors is not None:
             vectors = vectors + self.vectors(self._dropped(batch.vectors))
+        if self.positions is not None:
+            vectors = vectors + self.positions(self._some(self._dropped(batch.positions)))
         for weight, slot in zip(self.slots, batch.slots, strict=True):
             vectors = vectors + self._mean(weight, slot)
         return vectors
+
+    def _some(self, rows: Tensor) -> Tensor:
+        """Return rows of nodes, in training zeros for some of them."""
+        if not (self._row_dropout and self.training):
+            return rows
+        # What is kept is not scaled up: outside training a row is there as it is, or not at all.
+        return rows * (torch.rand(len(rows), 1, device=rows.device) >= self._row_dropout)
 
     def _mean(self, weight: Tensor, slot: SlotBatch) -> Tensor:
         """Return the mean of the weights of each node's values."""

@@ -400,6 +400,31 @@ class Transformer(GraphLayer):
         return True
 
 
+class OwnLinear(GraphLayer):
+    """A linear map of each node's own vector; no edge is read.
+
+    Args:
+        node_types: all there are.
+        dim: length of the vectors that go in and come out.
+    """
+
+    def __init__(self, node_types: Sequence[str], dim: int) -> None:
+        super().__init__()
+        self.own = nn.ModuleDict({name: nn.Linear(dim, dim) for name in node_types})
+
+    def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:  # noqa: ARG002
+        """See :class:`GraphLayer`."""
+        return {name: self.own[name](given) for name, given in vectors.items()}
+
+    def padded(self, inputs: PaddedLayerInputs) -> dict[str, Tensor]:
+        """See :class:`GraphLayer`."""
+        return {name: self.own[name](inputs.own_vectors(name)) for name in inputs.targets}
+
+    def reads_own(self, node_type: str) -> bool:  # noqa: ARG002 - nothing else
+        """See :class:`GraphLayer`."""
+        return True
+
+
 class PropagatedLinear(nn.Module):
     """GCN's layer (Kipf and Welling, ICLR 2017) over edges with weights that are normalized already."""
 

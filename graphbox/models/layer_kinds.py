@@ -17,6 +17,7 @@ from graphbox.models.graph_layers import (
     Edges,
     GraphLayer,
     InitialResidual,
+    OwnLinear,
     PerRelation,
     PersonalizedPropagation,
     PropagatedLinear,
@@ -211,6 +212,9 @@ def _hgt(shape: LayerShape) -> GraphLayer:
     metadata = list(shape.node_types), list(shape.relations)
     return Transformer(HGTConv(shape.dim, shape.dim, metadata, **shape.options))
 
+
+OWN_LINEAR = LayerKind(lambda shape: OwnLinear(shape.node_types, shape.dim), starts_active=True)
+"""The layer of networks that read no edges."""
 
 LAYER_KINDS: Mapping[str, LayerKind] = {
     "sage": LayerKind(_sage),

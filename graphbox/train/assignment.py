@@ -12,6 +12,7 @@ from graphbox.config import ModelSection, TaskConfig, model_kind, model_kinds
 from graphbox.config.kinds import line_of_error
 from graphbox.errors import BackendMissingError, GraphboxError, UsageError
 from graphbox.table import Expiry
+from graphbox.train.distillation import EarlierModels
 from graphbox.train.memory import TrainingMemory, check_memory
 from graphbox.train.processes import ALONE, TrainingProcesses, check_processes
 from graphbox.train.stage_clock import StageClock
@@ -39,6 +40,7 @@ class Assignment:
         memory: where graph and tables are kept.
         device: where the model computes; samples and rows come from there where they can.
         processes: which train it together.
+        earlier: what it takes from models of its run that are trained already.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Assignment:
     memory: TrainingMemory = field(default_factory=TrainingMemory)
     device: torch.device = CPU
     processes: TrainingProcesses = ALONE
+    earlier: EarlierModels = field(default_factory=EarlierModels)
 
     @property
     def kernel_device(self) -> torch.device | None:

@@ -18,6 +18,7 @@ from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.computing import computing_on, summing_in_order
+from graphbox.train.distillation import EarlierModels, earlier_models
 from graphbox.train.launch import TrainingOptions, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
@@ -65,7 +66,8 @@ def fit(
         config: the model's section of the run file.
         task: the section of the model's task, or None.
         run_folder: folder of the run; see :func:`graphbox.train.loop.train` and
-            :func:`graphbox.train.trained.save_trained` for what is written.
+            :func:`graphbox.train.trained.save_trained` for what is written. Models that ``config`` names as
+            teachers, or for positions, are in it already.
         seed: seed of every random choice. The same seed gives the same model, bit for bit, at the same
             number of torch threads on the CPU, and on the same kind of GPU.
         threads: threads for sampling, tables and torch; None: all CPUs of the process.
@@ -146,6 +148,7 @@ def fit_in_process(
     )
     if processes.is_first:
         place.clear()
+    earlier = earlier_models(config, name, run_folder)
     assignment = Assignment(
         name,
         view,
@@ -156,6 +159,7 @@ def fit_in_process(
         memory=place,
         device=device,
         processes=processes,
+        earlier=earlier,
     )
     with torch_threads(threads), computing_on(device, name, config):
         with at_once():
@@ -167,7 +171,7 @@ def fit_in_process(
                     trainer,
                     model=name,
                     run_folder=run_folder,
-                    settings=_settings(config, split, options.seed),
+                    settings=_settings(config, split, options.seed, earlier),
                     clock=assignment.clock,
                     trackers=trackers,
                     progress=progress,
@@ -224,10 +228,11 @@ def load_outcome(run_folder: Path, name: str) -> Outcome:
         ) from None
 
 
-def _settings(config: ModelConfig, split: Split | None, seed: int) -> str:
+def _settings(config: ModelConfig, split: Split | None, seed: int, earlier: EarlierModels) -> str:
     """Return a digest of everything that must be the same when a training is resumed."""
     held_out = "nothing" if split is None else split.digest
-    text = f"{config.model_dump_json()} {held_out} {seed}"
+    taken = earlier.digest
+    text = f"{config.model_dump_json()} {held_out} {seed}{' ' if taken else ''}{taken}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

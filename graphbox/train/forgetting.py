@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -226,7 +226,10 @@ class _RemainingRows:
 
 def holds_rows(network: TrainedNetwork, ids: Mapping[str, pa.Array]) -> bool:
     """Return whether a graph network has rows of nodes with some ids, see :func:`without_rows`."""
-    return any(_held(rows, ids[name]).any() for name, rows in network.rows.items() if name in ids)
+    held = [_held(rows, ids[name]).any() for name, rows in network.rows.items() if name in ids]
+    if network.positions is not None and network.head.node_type in ids:
+        held.append(_held(network.positions, ids[network.head.node_type]).any())
+    return any(held)
 
 
 def without_rows(network: TrainedNetwork, ids: Mapping[str, pa.Array]) -> TrainedNetwork:
@@ -236,12 +239,22 @@ def without_rows(network: TrainedNetwork, ids: Mapping[str, pa.Array]) -> Traine
         network: the network.
         ids: original ids as text (large_string) by node type.
     """
-    rows: dict[str, Any] = dict(network.rows)
-    for node_type, trained in network.rows.items():
-        if node_type in ids and (held := _held(trained, ids[node_type])).any():
-            kept = np.flatnonzero(~held)
-            rows[node_type] = _RemainingRows(trained.ids.take(pa.array(kept)), trained, kept)
-    return replace(network, rows=rows)
+    rows = {
+        name: _remaining(trained, ids[name]) if name in ids else trained
+        for name, trained in network.rows.items()
+    }
+    positions, node_type = network.positions, network.head.node_type
+    if positions is not None and node_type in ids:
+        positions = _remaining(positions, ids[node_type])
+    return replace(network, rows=rows, positions=positions)
+
+
+def _remaining(rows: TrainedRows, ids: pa.Array) -> TrainedRows:
+    held = _held(rows, ids)
+    if not held.any():
+        return rows
+    kept = np.flatnonzero(~held)
+    return _RemainingRows(rows.ids.take(pa.array(kept)), rows, kept)
 
 
 def _held(rows: TrainedRows, ids: pa.Array) -> NDArray[np.bool_]:

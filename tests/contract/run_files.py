@@ -97,6 +97,14 @@ MODELS: dict[str, dict[str, Any]] = {
         "embeddings": ["user", "item"],
         "dropout": 0.0,
     },
+    "mlp": {
+        "task": "taste",
+        "dim": 8,
+        "epochs": 2,
+        "batch_size": 16,
+        "embeddings": ["user"],
+        "dropout": 0.0,
+    },
     "module": {
         "task": "taste",
         "model": "tests.train.own_modules:Classifier",

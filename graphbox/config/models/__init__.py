@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
-from graphbox.config.models.graph_network import GraphNetworkConfig
+from graphbox.config.models.graph_network import (
+    DistillationSection,
+    GraphNetworkConfig,
+    MlpConfig,
+    NetworkConfig,
+    NetworkSection,
+)
 from graphbox.config.models.knowledge_graph import (
     ComplExConfig,
     DistMultConfig,
@@ -31,13 +37,17 @@ __all__ = [
     "DeepFMConfig",
     "DeepWalkConfig",
     "DistMultConfig",
+    "DistillationSection",
     "GraphNetworkConfig",
     "KnowledgeGraphSection",
     "LightGCNConfig",
     "LineConfig",
     "MatrixFactorizationConfig",
     "Metapath2VecConfig",
+    "MlpConfig",
     "ModelSection",
+    "NetworkConfig",
+    "NetworkSection",
     "Node2VecConfig",
     "OwnModuleConfig",
     "RotatEConfig",

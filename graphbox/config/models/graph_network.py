@@ -1,4 +1,4 @@
-"""Graph neural networks over the layers of PyTorch Geometric."""
+"""Networks that map the features and rows of nodes to embeddings: along edges, or without them."""
 
 from __future__ import annotations
 
@@ -40,31 +40,73 @@ class LinkTrainingSection(Section):
     """Factor between cosines and logits at the start; it is learnt."""
 
 
-class GraphNetworkConfig(ModelSection, OptimizationSection):
-    """A graph neural network of layers of one kind, trained for its task from end to end."""
+class DistillationSection(Section):
+    """Teachers of a model: it learns what they say of all nodes, not only the classes that are known."""
 
-    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
+    teachers: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """Models of the same task that come before it in the run file and classify nodes themselves. What several
+    say is averaged."""
+    temperature: PositiveFloat = 1.0
+    """Logits of teachers and model are divided by it: the higher, the more the classes that are unlikely
+    count."""
+    label_weight: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the loss that is of the known classes of the training part."""
+
+
+class NetworkSection(ModelSection, OptimizationSection):
+    """What networks of nodes have in common, whether they read edges or not."""
+
     WARM_STARTS: ClassVar[bool] = True
-
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = True
+    CLASSIFIES: ClassVar[bool] = True
+
+    task: Name
+    """Task that the model is trained and evaluated on."""
+    distil: DistillationSection | None = None
+    """Learn from models that are trained already, in a task of kind `classify`."""
+    dim: PositiveInt = 64
+    """Length of an embedding, of what is between layers, and of a table row."""
+    layers: PositiveInt = 2
+    """Number of layers, or of steps of propagation."""
+    features: dict[TypeName, tuple[str, ...]] | None = None
+    """Features that the network reads, by node type; without it all but the task's label."""
+    embeddings: tuple[TypeName, ...] | None = None
+    """Node types whose nodes have a learnt row of a table; without it those without features."""
+    dropout: _Share = 0.5
+    """Share of the values between layers that is left out in training."""
+    input_dropout: _Share = 0.0
+    """Share of the values of features that is left out in training."""
+    row_dropout: _Share = 0.0
+    """Share of the rows of nodes that is left out in training, so that nodes unseen there have to do
+    without."""
+    normalize: bool = False
+    """Normalize what is between layers (layer normalization)."""
+    residual: bool = False
+    """Add what goes into a layer to what comes out."""
+    weight_decay: _Decay = 5e-4
+    """Weight decay of the parameters that features are mapped by."""
+    layer_weight_decay: _Decay = 0.0
+    """Weight decay of the parameters of the layers."""
+
+
+class GraphNetworkConfig(NetworkSection):
+    """A graph neural network of layers of one kind, trained for its task from end to end."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
+
+    positions: ClassVar[None] = None
 
     kind: Literal["gnn"]
     """Kind of model."""
-    task: Name
-    """Task of kind `classify`, `recommend` or `predict_links` that the model is trained and evaluated on."""
     layer: str = "sage"
     """`sage`, `gcn`, `gat`, `gatv2`, `gin`, `gcn2`, `appnp`, `transformer`, `rgcn`, `hgt` or `lightgcn`; or
     the import path (`package.module:Class`) of your own convolution, a PyTorch Geometric `MessagePassing`."""
     layer_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Arguments of the layer's class beyond its sizes, like `heads: 4` or `aggr: max`."""
-    dim: PositiveInt = 64
-    """Length of an embedding, of what is between layers, and of a table row."""
-    layers: PositiveInt = 2
-    """Number of layers, or of steps of propagation."""
     relations: tuple[EdgeTypeList, ...] = ()
     """Edge types along which messages go; none means all."""
     reverse: bool = True
@@ -74,29 +116,11 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     the sum of their weights; without a word where there is one node type with several edge types."""
     edge_weights: bool = False
     """Give the edges' weights to the layer, of the edge types that have them."""
-    features: dict[TypeName, tuple[str, ...]] | None = None
-    """Features that the network reads, by node type; without it all but the task's label."""
-    embeddings: tuple[TypeName, ...] | None = None
-    """Node types whose nodes have a learnt row of a table; without it those without features."""
     num_neighbors: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] | None = None
     """Neighbours that are drawn at each hop, one number for each layer; without it the whole graph is one
     batch."""
-    dropout: _Share = 0.5
-    """Share of the values between layers that is left out in training."""
-    input_dropout: _Share = 0.0
-    """Share of the values of features that is left out in training."""
-    row_dropout: _Share = 0.0
-    """Share of the table rows that is left out in training, so that nodes unseen there have to do without."""
-    normalize: bool = False
-    """Normalize what is between layers (layer normalization)."""
-    residual: bool = False
-    """Add what goes into a layer to what comes out."""
     links: LinkTrainingSection = Field(default_factory=LinkTrainingSection)
     """How it learns, where the task is about links."""
-    weight_decay: _Decay = 5e-4
-    """Weight decay of the parameters that features are mapped by."""
-    layer_weight_decay: _Decay = 0.0
-    """Weight decay of the parameters of the layers."""
 
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
@@ -125,3 +149,35 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
         """See :meth:`ModelSection.import_paths`."""
         layer = values.get("layer")
         return {"layer": layer} if isinstance(layer, str) and ":" in layer else {}
+
+
+class MlpConfig(NetworkSection):
+    """A network that reads no edges: a node's features, and its row of another model, through dense layers.
+
+    It answers without its neighbours. Alone it knows little of them; taught by a graph network (`distil`) it
+    does about as well (Zhang et al., GLNN, ICLR 2022), and with `positions` it may do better (Tian et al.,
+    NOSMOG, ICLR 2023).
+    """
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
+    EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder", "vectors")
+
+    layer: ClassVar[str] = "linear"
+    layer_options: ClassVar[Mapping[str, str | int | float | bool]] = {}
+    relations: ClassVar[tuple[EdgeTypeList, ...]] = ()
+    reverse: ClassVar[bool] = False
+    merge_relations: ClassVar[bool] = False
+    edge_weights: ClassVar[bool] = False
+    num_neighbors: ClassVar[tuple[int, ...]] = ()
+
+    kind: Literal["mlp"]
+    """Kind of model."""
+    layers: PositiveInt = 1
+    """Layers between the one that maps features and rows to `dim` numbers and the one that tells classes."""
+    positions: Name | None = None
+    """Model that comes before it in the run file, whose embeddings of the nodes are an input: what the graph
+    says of where a node is, like `deepwalk`. Nodes that it has none of enter without."""
+
+
+NetworkConfig = GraphNetworkConfig | MlpConfig
+"""Sections of all kinds of networks of nodes."""

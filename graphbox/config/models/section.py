@@ -26,6 +26,10 @@ class ModelSection(Section):
     PREDICTS: ClassVar[bool] = False
     """Whether `graphbox predict` takes models of the kind."""
 
+    CLASSIFIES: ClassVar[bool] = False
+    """Whether models of the kind tell the classes of nodes themselves, and not by a classifier of their
+    vectors: those can teach others."""
+
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = False
     """Whether models of the kind embed the nodes of graphs that they were not trained on."""
 

@@ -72,8 +72,15 @@ def _measure_model(
     context: StageContext, graph: Graph, split: Split, task: TaskConfig, name: str, watch: Watch
 ) -> Metrics:
     from graphbox.train import evaluate_trained, load_trained
+    from graphbox.train.distillation import teacher_agreement, teachers_of
 
-    return evaluate_trained(graph, split, task, load_trained(context.run_path, name), watch=watch)
+    trained = load_trained(context.run_path, name)
+    metrics = evaluate_trained(graph, split, task, trained, watch=watch)
+    teachers = teachers_of(context.config.models[name])
+    if teachers:
+        said = [load_trained(context.run_path, each) for each in teachers]
+        metrics["teacher_agreement"] = teacher_agreement(trained, said, split)
+    return metrics
 
 
 def _measure(context: StageContext, what: str, measure: Measure) -> Metrics:

@@ -77,7 +77,8 @@ def _export(
         return _export_click(graph, split, trained, new, bounds, separator)
     if trained.triples is not None:
         return _export_triples(graph, split, trained, new, bounds)
-    if export.form == "encoder" and trained.network is not None:
+    forms = context.config.models[export.model].EXPORT_FORMS
+    if (export.form or forms[0]) == "encoder" and trained.network is not None:
         return _export_network(context, graph, split, trained, export, new, bounds)
     return _export_vectors(graph, split, trained, export, new, bounds)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from graphbox.config import GraphNetworkConfig
+from graphbox.config import GraphNetworkConfig, NetworkConfig
+from graphbox.errors import UsageError
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
 from graphbox.train.assignment import Assignment
+from graphbox.train.distillation import Distillation
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.links import GraphLinkTrainer
@@ -25,7 +28,8 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
-_METRIC = "validation_accuracy"
+_ACCURACY = "validation_accuracy"
+_AGREEMENT = "validation_teacher_agreement"
 
 
 class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
@@ -40,16 +44,21 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         UsageError: the layer, its options, the relations or the features do not fit the graph.
     """
 
-    def __init__(self, config: GraphNetworkConfig, assignment: Assignment, split: ClassifySplit) -> None:
+    def __init__(self, config: NetworkConfig, assignment: Assignment, split: ClassifySplit) -> None:
         self._split = split
         super().__init__(
             config,
             assignment,
             ends=(split.node_type,),
-            metric=_METRIC,
+            metric=_ACCURACY if config.distil is None else _AGREEMENT,
             head=ClassHead(split.node_type, split.classes),
         )
         self._nodes = split.nodes("train")
+        self._distillation: Distillation | None = None
+        if config.distil is not None:
+            self._distillation = Distillation(config.distil, assignment.earlier.teachers, split, self._device)
+            every = np.arange(self._view.num_nodes(split.node_type))
+            self._nodes = np.delete(every, self._view.removed_nodes(split.node_type))
         self._validation = split.nodes("validation")
         self._labels = tensor_on(split.labels, self._device)
         self._batches = None if config.num_neighbors is None else LoaderBatches(self._new_loader())
@@ -89,7 +98,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         epoch: int,  # noqa: ARG002 - dropout alone differs, which torch draws
         batch: int,
     ) -> tuple[Tensor, int]:
-        """Return the cross-entropy of the classes of a batch's nodes."""
+        """Return the cross-entropy of the classes of a batch's nodes, or what teachers make of it."""
         clock, node_type = self._clock, self._split.node_type
         if drawn is None:
             inputs, edges = self._whole_graph()
@@ -106,15 +115,25 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
             rows = self._rows(inputs)
         vectors = self.network(inputs, rows, edges)[node_type]
         logits = self.network.head(vectors[places])
-        loss = functional.cross_entropy(logits, self._labels[nodes])
+        if self._distillation is not None:
+            loss = self._distillation.loss(logits, nodes)
+        else:
+            loss = functional.cross_entropy(logits, self._labels[nodes])
         count = self._batch_nodes(batch)
         return self._processes.share(loss, len(nodes), count), count
 
     def measured(self) -> dict[str, float]:
-        """Return the accuracy on the validation part."""
+        """Return the accuracy on the validation part; of a student also how often its teachers say the same.
+
+        A student ends as it was when it agreed with them best.
+        """
         predicted = self._validation_logits().argmax(dim=1)
         right = (predicted == self._labels[tensor_on(self._validation, self._device)]).double().mean()
-        return {_METRIC: float(right)}
+        found = {_ACCURACY: float(right)}
+        if self._distillation is not None:
+            said = self._distillation.soft_classes(self._validation).argmax(dim=1)
+            found[_AGREEMENT] = float((predicted == said).double().mean())
+        return found
 
     # --------------------------------------------------------------------------- inference
 
@@ -174,9 +193,9 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
 
 
 def make_graph_network_trainer(
-    config: GraphNetworkConfig, assignment: Assignment
+    config: NetworkConfig, assignment: Assignment
 ) -> GraphNetworkTrainer | GraphLinkTrainer:
-    """Return the trainer of a section of kind ``gnn``: it classifies nodes, or finds or tells links.
+    """Return the trainer of a network of nodes: it classifies them, or finds or tells links.
 
     Raises:
         UsageError: the model has no task, or one of another kind.
@@ -184,6 +203,11 @@ def make_graph_network_trainer(
     split = assignment.split
     if isinstance(split, ClassifySplit):
         return GraphNetworkTrainer(config, assignment, split)
-    if isinstance(split, RecommendSplit | LinkSplit):
+    if isinstance(split, RecommendSplit | LinkSplit) and isinstance(config, GraphNetworkConfig):
+        if config.distil is not None:
+            raise UsageError(
+                f"expected a task of kind classify beside `distil`, received one of kind {split.KIND}",
+                where=f"models.{assignment.name}.distil",
+            )
         return GraphLinkTrainer(config, assignment, split)
     raise assignment.wrong_task(config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class NetworkGraph:
         weights: take the edges' own weights.
         normalized: see above.
         memory: says whether what is merged is written to disk, and where; None: it is kept in memory.
+        node_types: types that are there without an edge, too.
 
     Attributes:
         members: the edge types that were given.
@@ -51,9 +52,10 @@ class NetworkGraph:
         weights: bool,
         normalized: bool,
         memory: TrainingMemory | None = None,
+        node_types: Collection[str] = (),
     ) -> None:
         touched = dict.fromkeys(end for edge_type in edge_types for end in (edge_type[0], edge_type[2]))
-        self.node_types = [name for name in view.node_types if name in touched]
+        self.node_types = [name for name in view.node_types if name in touched or name in node_types]
         self.view: GraphView | MergedGraph = view
         if merge and memory is not None and memory.graph_on_disk:
             self.view = _merged_on_disk(view, edge_types, memory, weights=weights)

@@ -61,6 +61,8 @@ class GraphLinkTrainer(NetworkTrainer[Batch[Tensor]]):
         DataError: there are no links to learn from.
     """
 
+    _config: GraphNetworkConfig
+
     def __init__(
         self, config: GraphNetworkConfig, assignment: Assignment, split: RecommendSplit | LinkSplit
     ) -> None:

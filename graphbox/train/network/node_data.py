@@ -29,6 +29,7 @@ ArrayKey = tuple[str, str]
 """A node type, and what is held of its nodes."""
 
 _CODES, _NUMBERS, _VECTORS = "codes", "numbers", "vectors"
+_POSITIONS = "positions"
 _INPUTS = "inputs"
 
 
@@ -52,6 +53,7 @@ class NodeData:
         stored: reads vectors from disk; None: they are in memory.
         learnt: what a network that was trained on another graph, or an earlier state of it, knows of these
             features; None: it is learnt of these nodes. Categories and slots it does not know are missing.
+        positions: float32 [nodes, width], rows of another model; None: there are none.
 
     Attributes:
         learnt: what is known of the features by name, in the order in which they are read.
@@ -69,6 +71,7 @@ class NodeData:
         names: Sequence[str] | None,
         stored: TieredGraph | None = None,
         learnt: Mapping[str, LearntFeature] | None = None,
+        positions: NDArray[np.float32] | None = None,
     ) -> None:
         known = view.features(node_type)
         count = view.num_nodes(node_type)
@@ -103,6 +106,9 @@ class NodeData:
         }
         if not self.stored_vectors:
             self.blocks[_VECTORS] = _side_by_side_of(count, self._width, list(vectors.values()))
+        self._position_width = 0 if positions is None else positions.shape[1]
+        if positions is not None:
+            self.blocks[_POSITIONS] = _side_by_side_of(count, self._position_width, [positions])
         self._slots: dict[str, int] = {}
         for name in chosen:
             if known[name].kind == "slots":
@@ -116,7 +122,7 @@ class NodeData:
     @property
     def sizes(self) -> InputSizes:
         """What the network must know to have parameters."""
-        return InputSizes(self._feature_sizes, self._width, tuple(self._slots.values()))
+        return InputSizes(self._feature_sizes, self._width, tuple(self._slots.values()), self._position_width)
 
     def read_from(self, arrays: _Arrays) -> None:
         """Read rows from arrays that have all of ``blocks``, which are let go of."""
@@ -140,6 +146,9 @@ class NodeData:
             numbers=self._read(_NUMBERS, nodes),
             vectors=self._read(_VECTORS, nodes) if vectors is None else moved(vectors, place),
             slots=tuple(self._slot(name, nodes) for name in self._slots),
+            positions=self._read(_POSITIONS, nodes)
+            if self._position_width
+            else torch.zeros(len(nodes), 0, device=nodes.device),
         )
 
     def side_by_side(self, rows: Mapping[str, Tensor]) -> Tensor:
@@ -263,6 +272,7 @@ def node_data(
     features: Mapping[str, Sequence[str]] | None,
     stored: TieredGraph | None = None,
     on_device: Callable[[Mapping[ArrayKey, RowBlocks]], DeviceArrays[ArrayKey] | None] | None = None,
+    positions: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> NetworkData:
     """Return the data of node types.
 
@@ -272,6 +282,7 @@ def node_data(
         features: names of features by node type; None: all that may be read, of all types.
         stored: reads vectors from disk; None: they are in memory.
         on_device: see :class:`NetworkData`.
+        positions: float32 [nodes, width] by node type, rows of another model; types without have none.
 
     Raises:
         UsageError: a type or feature that is not there.
@@ -284,7 +295,13 @@ def node_data(
                 hint=did_you_mean(name, node_types) or f"there are: {', '.join(node_types)}",
             )
     types = {
-        name: NodeData(view, name, None if features is None else features.get(name, ()), stored)
+        name: NodeData(
+            view,
+            name,
+            None if features is None else features.get(name, ()),
+            stored,
+            positions=(positions or {}).get(name),
+        )
         for name in node_types
     }
     return NetworkData(types, on_device)

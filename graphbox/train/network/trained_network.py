@@ -22,16 +22,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from graphbox.config import GraphNetworkConfig
+from graphbox.config import GraphNetworkConfig, MlpConfig, NetworkConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, UsageError, did_you_mean
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.models.features import FeatureSizes, LearntFeature
-from graphbox.models.graph_inputs import InputSizes
+from graphbox.models.graph_inputs import POSITION, InputSizes
 from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import GraphNetwork, NetworkShape
-from graphbox.models.layer_kinds import LayerKind, layer_kind
+from graphbox.models.layer_kinds import OWN_LINEAR, LayerKind, layer_kind
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
@@ -45,6 +45,8 @@ _FORMAT_VERSION = 1
 _HEADER, _VALUES = "network.json", "network.safetensors"
 _BLOCK_ROWS = 65_536
 
+_SECTIONS: Mapping[str, type[GraphNetworkConfig | MlpConfig]] = {"gnn": GraphNetworkConfig, "mlp": MlpConfig}
+
 Vectors = dict[str, NDArray[np.float32]]
 
 
@@ -55,7 +57,7 @@ class ClassHead:
     node_type: str
     classes: tuple[str, ...]
 
-    def module(self, config: GraphNetworkConfig) -> nn.Module:
+    def module(self, config: NetworkConfig) -> nn.Module:
         """Return what makes logits of embeddings."""
         return nn.Linear(config.dim, len(self.classes))
 
@@ -68,8 +70,9 @@ class LinkHead:
     target_type: str
     relations: tuple[str, ...]
 
-    def module(self, config: GraphNetworkConfig) -> LinkScorer:
+    def module(self, config: NetworkConfig) -> LinkScorer:
         """Return what makes vectors of sources and of targets of embeddings."""
+        assert isinstance(config, GraphNetworkConfig)  # noqa: S101 - others have no task of links
         return LinkScorer(config.dim, config.links.initial_scale)
 
     def in_degree(self, graph: Graph) -> NDArray[np.float32]:
@@ -118,11 +121,14 @@ class RowsOfTable:
 
 
 @dataclass(frozen=True, eq=False)
-class _StoredRows:
+class StoredRows:
+    """Rows that are in an array."""
+
     ids: pa.Array
     values: NDArray[np.float32]
 
     def take(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """See :class:`TrainedRows`."""
         return np.asarray(self.values[nodes])
 
 
@@ -172,9 +178,10 @@ class TrainedNetwork:
         values: parameters and buffers by name.
         rows: of the node types that have them.
         head: what it was trained for.
+        positions: rows of another model that the nodes of the head's type enter with, or None.
     """
 
-    config: GraphNetworkConfig
+    config: NetworkConfig
     edge_types: tuple[EdgeType, ...]
     is_merged: bool
     weighted: bool
@@ -182,6 +189,7 @@ class TrainedNetwork:
     values: Mapping[str, Tensor]
     rows: Mapping[str, TrainedRows]
     head: Head
+    positions: TrainedRows | None = None
 
     @torch.no_grad()
     def over(
@@ -269,6 +277,8 @@ class TrainedNetwork:
         known = np.full(graph.num_nodes(node_type), bool(self.learnt[node_type]))
         if node_type in self.rows:
             known |= _places(self.rows[node_type].ids, graph.arrow_ids(node_type)) >= 0
+        if self.positions is not None and node_type == self.head.node_type:
+            known |= _places(self.positions.ids, graph.arrow_ids(node_type)) >= 0
         view = self._view(GraphView(graph, None))
         for edge_type in self.edge_types:
             if edge_type[2] == node_type:
@@ -278,15 +288,9 @@ class TrainedNetwork:
 
     # ----------------------------------------------------------------------------- details
 
-    def _layer_kind(self) -> LayerKind:
-        own = None
-        if ":" in self.config.layer:
-            own = import_by_path(self.config.layer, "the layer of the network")
-        return layer_kind(self.config.layer, own)
-
     def _in(self, view: GraphView) -> tuple[GraphNetwork, NetworkGraph, NetworkData]:
         """Return the network with the rows of a graph's nodes, the graph as it sees it, and its features."""
-        kind = self._layer_kind()
+        kind = layer_kind_of(self.config, "the layer of the network")
         seen, data = self._graph(view, kind), self._data(view)
         network = self._network(kind, seen)
         for name, rows in self.rows.items():
@@ -313,6 +317,7 @@ class TrainedNetwork:
             merge=self.is_merged,
             weights=self.config.edge_weights,
             normalized=kind.normalized,
+            node_types=self.learnt,
         )
         if self.weighted and not found.edge_attributes:
             raise UsageError(
@@ -335,11 +340,31 @@ class TrainedNetwork:
                         hint="import the graph with the features that it had in training",
                     )
         return NetworkData(
-            {name: NodeData(view, name, list(each), learnt=each) for name, each in self.learnt.items()}
+            {
+                name: NodeData(view, name, list(each), learnt=each, positions=self._positions_in(view, name))
+                for name, each in self.learnt.items()
+            }
         )
 
+    def _positions_in(self, view: GraphView, node_type: str) -> NDArray[np.float32] | None:
+        """Return the rows of another model of the nodes of a type, zeros of those without; None: of none."""
+        if self.positions is None or node_type != self.head.node_type:
+            return None
+        places = _places(self.positions.ids, view.arrow_ids(node_type))
+        found = np.zeros((len(places), self.position_width), np.float32)
+        found[places >= 0] = self.positions.take(places[places >= 0])
+        return found
+
+    @property
+    def position_width(self) -> int:
+        """Length of the rows of another model; 0: there are none."""
+        return 0 if self.positions is None else self.positions.take(np.zeros(0, np.int64)).shape[1]
+
     def _network(self, kind: LayerKind, graph: NetworkGraph) -> GraphNetwork:
-        sizes = {name: _sizes(features) for name, features in self.learnt.items()}
+        sizes = {
+            name: _sizes(features, self.position_width if name == self.head.node_type else 0)
+            for name, features in self.learnt.items()
+        }
         shape = network_shape(self.config, kind, weighted=self.weighted)
         network = GraphNetwork(shape, sizes, graph.edge_types, {}, self.head.module(self.config)).eval()
         for name, value in (*network.named_parameters(), *network.named_buffers()):
@@ -347,7 +372,19 @@ class TrainedNetwork:
         return network
 
 
-def network_shape(config: GraphNetworkConfig, kind: LayerKind, *, weighted: bool) -> NetworkShape:
+def layer_kind_of(config: NetworkConfig, where: str) -> LayerKind:
+    """Return the kind of layer of a section; ``where`` names its key, should there be none.
+
+    Raises:
+        UsageError: there is no such layer, or it cannot be imported.
+    """
+    if isinstance(config, MlpConfig):
+        return OWN_LINEAR
+    own = import_by_path(config.layer, where) if ":" in config.layer else None
+    return layer_kind(config.layer, own)
+
+
+def network_shape(config: NetworkConfig, kind: LayerKind, *, weighted: bool) -> NetworkShape:
     """Return how the network of a section is built."""
     return NetworkShape(
         layer=config.layer,
@@ -370,7 +407,7 @@ def _places(ids: pa.Array, wanted: pa.Array) -> NDArray[np.int64]:
     return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _sizes(features: Mapping[str, LearntFeature]) -> InputSizes:
+def _sizes(features: Mapping[str, LearntFeature], position: int) -> InputSizes:
     learnt = list(features.values())
     return InputSizes(
         FeatureSizes(
@@ -379,6 +416,7 @@ def _sizes(features: Mapping[str, LearntFeature]) -> InputSizes:
         ),
         sum(each.dim for each in learnt),
         tuple(max(1, len(each.slots)) for each in learnt if each.slots is not None),
+        position,
     )
 
 
@@ -390,7 +428,7 @@ def _in_words(kind: str, dim: int) -> str:
 
 
 def save_network(network: TrainedNetwork, folder: Path) -> None:
-    """Write a network: ``network.json``, ``network.safetensors``, and of each type with rows two files.
+    """Write a network: ``network.json``, ``network.safetensors``, and two files of each type with rows.
 
     Args:
         network: the network.
@@ -407,8 +445,10 @@ def save_network(network: TrainedNetwork, folder: Path) -> None:
             listed.append({"name": name, **about})
         rows = network.rows.get(node_type)
         if rows is not None:
-            _save_rows(rows, network.config.dim, folder, number)
+            _save_rows(rows, network.config.dim, folder, str(number))
         types.append({"name": node_type, "features": listed, "rows": rows is not None})
+    if network.positions is not None:
+        _save_rows(network.positions, network.position_width, folder, POSITION)
     header = {
         "format": _FORMAT,
         "version": _FORMAT_VERSION,
@@ -418,6 +458,7 @@ def save_network(network: TrainedNetwork, folder: Path) -> None:
         "weighted": network.weighted,
         "node_types": types,
         "head": {"kind": type(network.head).__name__, **vars(network.head)},
+        "positions": network.positions is not None,
     }
     with write_atomically(folder / _VALUES) as stream:
         stream.write(save(tensors))
@@ -466,11 +507,10 @@ def _read(folder: Path) -> TrainedNetwork:
             for place, about in enumerate(each["features"])
         }
         if each["rows"]:
-            ids = pq.read_table(folder / f"ids.{number}.parquet")["id"].combine_chunks()
-            values = np.load(folder / f"rows.{number}.npy", mmap_mode="r", allow_pickle=False)
-            rows[each["name"]] = _StoredRows(ids, values)
+            rows[each["name"]] = _load_rows(folder, str(number))
+    section = _SECTIONS[header["section"]["kind"]]
     return TrainedNetwork(
-        config=GraphNetworkConfig.model_validate(header["section"], strict=False),
+        config=section.model_validate(header["section"], strict=False),
         edge_types=tuple((source, relation, target) for source, relation, target in header["edge_types"]),
         is_merged=header["is_merged"],
         weighted=header["weighted"],
@@ -480,16 +520,22 @@ def _read(folder: Path) -> TrainedNetwork:
         },
         rows=rows,
         head=_head(header["head"]),
+        positions=_load_rows(folder, POSITION) if header.get("positions") else None,
     )
 
 
-def _save_rows(rows: TrainedRows, dim: int, folder: Path, number: int) -> None:
+def _load_rows(folder: Path, name: str) -> StoredRows:
+    ids = pq.read_table(folder / f"ids.{name}.parquet")["id"].combine_chunks()
+    return StoredRows(ids, np.load(folder / f"rows.{name}.npy", mmap_mode="r", allow_pickle=False))
+
+
+def _save_rows(rows: TrainedRows, dim: int, folder: Path, name: str) -> None:
     """Write the rows of live nodes, and their ids."""
     live = np.flatnonzero(rows.ids.is_valid().to_numpy(zero_copy_only=False))
-    with write_atomically(folder / f"ids.{number}.parquet") as stream:
+    with write_atomically(folder / f"ids.{name}.parquet") as stream:
         ids = pa.table({"id": rows.ids.drop_null()})
         pq.write_table(ids, stream, row_group_size=_BLOCK_ROWS, use_dictionary=False, compression="zstd")
-    with write_atomically(folder / f"rows.{number}.npy") as stream:
+    with write_atomically(folder / f"rows.{name}.npy") as stream:
         shape = (len(live), dim)
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(stream, header)

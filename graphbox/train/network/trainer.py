@@ -11,25 +11,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from graphbox.config import GraphNetworkConfig
+from graphbox.config import MlpConfig, NetworkConfig
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
-from graphbox.models.graph_inputs import NodeBatch
+from graphbox.models.graph_inputs import POSITION, NodeBatch
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
-from graphbox.models.layer_kinds import layer_kind
 from graphbox.sample import DeviceGraph
 from graphbox.sample.loader.options import LoaderKeywords
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.assignment import Assignment
-from graphbox.train.import_path import import_by_path
 from graphbox.train.mapped_arrays import gathered
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.learnt_names import feature_categories, feature_inputs
 from graphbox.train.network.node_data import node_data
-from graphbox.train.network.trained_network import ClassHead, Head, RowsOfTable, TrainedNetwork, network_shape
+from graphbox.train.network.trained_network import (
+    ClassHead,
+    Head,
+    RowsOfTable,
+    StoredRows,
+    TrainedNetwork,
+    layer_kind_of,
+    network_shape,
+)
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.processes import ALONE
 from graphbox.train.row_keys import RowKeys
@@ -65,7 +71,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
 
     def __init__(
         self,
-        config: GraphNetworkConfig,
+        config: NetworkConfig,
         assignment: Assignment,
         *,
         ends: Sequence[str],
@@ -81,10 +87,8 @@ class NetworkTrainer(TorchTrainer[Batch]):
         )
         self._config = config
         self._kept_head = head
-        own = None
-        if ":" in config.layer:
-            own = import_by_path(config.layer, f"models.{assignment.name}.layer")
-        kind = layer_kind(config.layer, own)
+        self._ends = ends
+        kind = layer_kind_of(config, f"models.{assignment.name}.layer")
         _check_options(config, takes_weights=kind.takes_weights)
         self._normalized = kind.normalized
         self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
@@ -103,6 +107,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
                     where=f"models.{assignment.name}.relations",
                 )
         self._tiered = self._open_tiers()
+        self._positions = self._positions_of(assignment)
         self._data = node_data(
             self._view,
             self._graph.node_types,
@@ -110,6 +115,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
             self._tiered,
             # Over a whole graph all are copied at once, and stay where the network computes.
             None if config.num_neighbors is None else self._memory.features_on_device,
+            positions=self._positions,
         )
         shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
         sizes = {name: data.sizes for name, data in self._data.items()}
@@ -197,7 +203,35 @@ class NetworkTrainer(TorchTrainer[Batch]):
     # --------------------------------------------------------------------------- for all
 
     def _network_graph(self, view: GraphView, memory: TrainingMemory | None = None) -> NetworkGraph:
+        if isinstance(self._config, MlpConfig):
+            return NetworkGraph(
+                view, (), merge=False, weights=False, normalized=False, node_types=set(self._ends)
+            )
         return _network_graph(view, self._config, normalized=self._normalized, memory=memory)
+
+    def _positions_of(self, assignment: Assignment) -> dict[str, NDArray[np.float32]]:
+        """Return the rows of another model by node type; none where the section asks for none."""
+        if self._config.positions is None:
+            return {}
+        where = f"models.{assignment.name}.positions"
+        (node_type,) = self._ends
+        rows = assignment.earlier.positions.get(node_type)
+        if rows is None or len(rows) != self._view.num_nodes(node_type):
+            received = "none" if rows is None else f"{len(rows)}"
+            raise UsageError(
+                f"expected a row of `{self._config.positions}` for each of "
+                f"{self._view.num_nodes(node_type)} nodes of {node_type}, received {received}",
+                where=where,
+                hint="name a model whose embeddings reach the node type of the task",
+            )
+        if POSITION in self._view.features(node_type):
+            raise UsageError(
+                f"expected no feature `{POSITION}` of {node_type} beside rows of another model, which have "
+                "that name in requests, received one",
+                where=where,
+                hint="give the feature another name, or leave `positions` out",
+            )
+        return {node_type: np.asarray(rows, np.float32)}
 
     def _training_graph(self, view: GraphView) -> NetworkGraph:
         """Return a view as networks see it; where batches are sampled from disk, with its edges in files."""
@@ -317,6 +351,9 @@ class NetworkTrainer(TorchTrainer[Batch]):
                 if name in tables
             },
             head=self._kept_head,
+            positions=next(
+                (StoredRows(self._view.arrow_ids(name), rows) for name, rows in self._positions.items()), None
+            ),
         )
 
     def _rows(self, inputs: Mapping[str, NodeBatch]) -> dict[str, Tensor | None]:
@@ -371,14 +408,14 @@ class NetworkTrainer(TorchTrainer[Batch]):
         return self._memory.tiered(view)
 
 
-def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
+def _check_options(config: NetworkConfig, *, takes_weights: bool) -> None:
     if config.edge_weights and not takes_weights:
         raise UsageError(
             f"the weights of edges do not reach layers of kind {config.layer}",
             where="edge_weights",
             hint="take gcn, gcn2, appnp, lightgcn, gat, gatv2 or transformer, or leave edge_weights out",
         )
-    if config.num_neighbors is not None and len(config.num_neighbors) != config.layers:
+    if config.num_neighbors and len(config.num_neighbors) != config.layers:
         raise UsageError(
             f"expected a number of neighbours for each of {config.layers} layers, received "
             f"{len(config.num_neighbors)}",
@@ -387,7 +424,7 @@ def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
 
 
 def _network_graph(
-    view: GraphView, config: GraphNetworkConfig, *, normalized: bool, memory: TrainingMemory | None
+    view: GraphView, config: NetworkConfig, *, normalized: bool, memory: TrainingMemory | None
 ) -> NetworkGraph:
     for edge_type in config.relations:
         if edge_type not in view.edge_types:
@@ -413,9 +450,7 @@ def _network_graph(
     )
 
 
-def _parameter_groups(
-    network: GraphNetwork, config: GraphNetworkConfig
-) -> list[tuple[list[nn.Parameter], float]]:
+def _parameter_groups(network: GraphNetwork, config: NetworkConfig) -> list[tuple[list[nn.Parameter], float]]:
     groups = [
         (list(network.inputs.parameters()), config.weight_decay),
         (list(network.layers.parameters()), config.layer_weight_decay),
