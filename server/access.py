@@ -177,6 +177,8 @@ _TABLE: dict[str, Access] = {
     "POST /api/v1/models/{name}/rows": _managed(ROW_UPDATE_ACTION, max_body_bytes=None),
     "POST /api/v1/models/{name}/rows/rollback": _managed("roll back rows"),
     "GET /api/v1/models/{name}/updates": _read("metadata"),
+    "GET /api/v1/models/{name}/compressions": _read("metadata"),
+    "GET /api/v1/models/{name}/compressions/{search_id}": _read("metadata"),
     # KServe v2
     "POST /v2/models/{model}/infer": _infer(),
     "POST /v2/models/{model}/versions/{version}/infer": _infer(),

@@ -30,6 +30,11 @@ from graphbox.server.kserve.shared_memory import SharedMemory
 from graphbox.server.log_settings import LogSettings
 from graphbox.server.page import PageFiles
 from graphbox.server.problem import PublicText, add_error_handlers
+from graphbox.server.question_schema import (
+    EncodeRequest,
+    NeighborsRequest,
+    PredictionRequest,
+)
 from graphbox.server.readiness import Readiness
 from graphbox.server.repository import Repository
 from graphbox.server.restricted import Restrictions
@@ -37,6 +42,7 @@ from graphbox.server.routes import (
     API_PREFIX,
     answers,
     audit,
+    compressions,
     events,
     graphs,
     health,
@@ -50,15 +56,7 @@ from graphbox.server.routes import (
     traffic,
     unseen,
 )
-from graphbox.server.schema import (
-    EncodeRequest,
-    EventEnd,
-    MetricPoint,
-    NeighborsRequest,
-    PredictionRequest,
-    Problem,
-    RunSummary,
-)
+from graphbox.server.schema import EventEnd, MetricPoint, Problem, RunSummary
 from graphbox.server.services import Services
 from graphbox.server.serving_state import ServingState
 from graphbox.server.settings import Settings
@@ -250,6 +248,7 @@ def build_api() -> FastAPI:
         runs,
         events,
         models,
+        compressions,
         row_updates,
         traffic,
         neighbors,

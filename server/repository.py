@@ -18,14 +18,14 @@ from graphbox.errors import (
     BackendMissingError,
     GraphboxError,
     NotFoundError,
-    UsageError,
 )
 from graphbox.server.counters import Counters
+from graphbox.server.owned_sources import OwnedSources
 from graphbox.server.readiness import Readiness
 from graphbox.server.serving_state import ServingState
 from graphbox.server.settings import MAX_UPDATED_BYTES
 from graphbox.server.slot import ServedModel, Slot, State
-from graphbox.server.sources import Source, VersionFolder, WatchedSource, WorkspaceModels, open_folder
+from graphbox.server.sources import Source, VersionFolder, WorkspaceModels, open_folder
 from graphbox.server.traffic import Route, routes_of
 from graphbox.workspace import Workspace
 from graphbox.workspace.traffic import ShadowSums
@@ -112,30 +112,23 @@ class Repository:
         self._state = state or ServingState(workspace.serving_records() if workspace is not None else None)
         sources: list[Source] = [WorkspaceModels(workspace)] if workspace is not None else []
         sources += [open_folder(path) for path in folders]
-        self._sources = [WatchedSource(source) for source in sources]
+        self._sources = OwnedSources(sources)
         self._target = target
         self._threads = threads
         self._nearest = nearest
         self._requires_model = requires_model
         self._max_updated_bytes = max_updated_bytes
         self._lock = threading.RLock()
-        self._owners: dict[str, WatchedSource] = {}
         self._slots: dict[str, dict[int, Slot]] = {}
         self._manifests: dict[Path, Manifest | None] = {}
         self._active: dict[str, int] = {}
         self._current: dict[str, int] = {}
         self._followed: dict[str, Slot] = {}
-        self._shadowed: set[tuple[str, str]] = set()
         self._idle_versions: OrderedDict[tuple[str, int], Slot] = OrderedDict()
         self._preloaded = False
         self.routes: Mapping[str, Route] = {}
         self._routed_traffic: object = None
         self._kept: frozenset[tuple[str, int]] = frozenset()
-        for name, first, second in self._assign_owners():
-            raise UsageError(
-                f"the model `{name}` is in {first} and in {second}",
-                hint="rename one of them, or serve only one of the two",
-            )
         self._apply_listings()
         self.apply_traffic()
 
@@ -433,8 +426,7 @@ class Repository:
 
         A source that cannot be read keeps its last listing; the error is logged once.
         """
-        changed = [watched.poll() for watched in self._sources]
-        if any(changed):
+        if self._sources.poll():
             self._apply_listings()
         self._follow(stop)
 
@@ -536,42 +528,16 @@ class Repository:
     def _discover(self) -> None:
         """Read the listings of all sources; what answers changes only where its version is gone."""
         try:
-            for watched in self._sources:
-                watched.read()
+            self._sources.read()
         finally:  # those before the one that cannot be read
             self._apply_listings()
-
-    def _assign_owners(self) -> list[tuple[str, str, str]]:
-        """Assign each model name to one source: the present owner, else the first source that lists it.
-
-        Returns:
-            Name, owner and other source, where two sources list the same name.
-        """
-        listed = [(watched, watched.listing.names) for watched in self._sources]
-        owners = {name: watched for watched, names in listed for name in names & self._owned_by(watched)}
-        doubled = []
-        for watched, names in listed:
-            for name in sorted(names):
-                owner = owners.setdefault(name, watched)
-                if owner is not watched:
-                    doubled.append((name, owner.label, watched.label))
-        self._owners = owners
-        return doubled
-
-    def _owned_by(self, watched: WatchedSource) -> set[str]:
-        return {name for name, owner in self._owners.items() if owner is watched}
-
-    def _log_shadowed(self, doubled: list[tuple[str, str, str]]) -> None:
-        shadowed = {(name, other) for name, _, other in doubled}
-        for name, label in sorted(shadowed - self._shadowed):
-            logger.error("model %s of %s is not served: another source has that name", name, label)
-        self._shadowed = shadowed
 
     def _apply_listings(self) -> None:
         """Make and drop slots so that they match the listings."""
         with self._lock:
-            self._log_shadowed(self._assign_owners())
-            owned = {name: owner.listing for name, owner in self._owners.items()}
+            self._sources.assign_owners()
+            owners = self._sources.owners
+            owned = {name: owner.listing for name, owner in owners.items()}
             listed = {
                 (name, version.version): version
                 for name, listing in owned.items()
@@ -582,7 +548,7 @@ class Repository:
             for (name, number), version in listed.items():
                 versions = self._slots.setdefault(name, {})
                 if number not in versions:
-                    versions[number] = self._slot_of(version, self._owners[name].is_workspace)
+                    versions[number] = self._slot_of(version, owners[name].is_workspace)
             self._manifests = {version.path: version.manifest for version in listed.values()}
             for name, versions in self._slots.items():
                 self._active[name] = owned[name].active.get(name, max(versions))

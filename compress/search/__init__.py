@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphbox.compress.search.choice import choose, infeasible
 from graphbox.compress.search.page import report_page
-from graphbox.compress.search.report import Setting, report_document
+from graphbox.compress.search.report import Setting, progress_document, report_document
 from graphbox.compress.search.search import Budget, Found, search
 from graphbox.compress.search.space import Space, ladder
 from graphbox.compress.search.trials import Latency, Trial, TrialLog
@@ -23,6 +23,7 @@ __all__ = [
     "choose",
     "infeasible",
     "ladder",
+    "progress_document",
     "report_document",
     "report_page",
     "search",

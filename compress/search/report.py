@@ -11,7 +11,7 @@ from graphbox.compress.search.choice import standard_error
 from graphbox.compress.search.search import Found
 from graphbox.compress.search.trials import Trial
 
-__all__ = ["Setting", "limit_texts", "report_document"]
+__all__ = ["Setting", "limit_texts", "progress_document", "report_document"]
 
 
 @dataclass(frozen=True)
@@ -50,33 +50,76 @@ def report_document(
         versions: version numbers of the points, by key of the recipe.
         metrics_test: of the chosen model on the test part; empty where there is none.
     """
-    value = found.original.metrics[setting.metric]
 
     def described(trial: Trial) -> dict[str, Any]:
-        document = {**trial.as_dict(), "key": trial.recipe.key, "name": str(trial.recipe)}
-        if trial.state == "measured":
-            exceeded = setting.limits.violations(trial.figures, setting.metric, value)
-            document["exceeds"] = [each.limit for each in exceeded]
-            document["standard_error"] = standard_error(
-                trial.metrics[setting.metric], trial.metrics.get("queries", 0)
-            )
-        return document
+        return _described(trial, found.original, setting)
 
+    return {
+        **_facts(setting, found.original, found.trials),
+        "points": [{**described(trial), "version": versions.get(trial.recipe.key)} for trial in found.points],
+        "chosen": found.chosen.recipe.key,
+        "metrics_test": dict(metrics_test),
+        "rejected": [described(trial) for trial in found.rejected],
+    }
+
+
+def progress_document(
+    original: Trial, trials: Sequence[Trial], setting: Setting, failure: str | None = None
+) -> dict[str, Any]:
+    """Return the report of a search that has no outcome yet: it has no points.
+
+    Args:
+        original: the model itself.
+        trials: those so far, in order.
+        setting: of the search.
+        failure: why it ended without an outcome; None: it goes on, or was killed.
+    """
+    return {
+        **_facts(setting, original, trials),
+        "points": [],
+        "chosen": None,
+        "metrics_test": {},
+        "rejected": [],
+        "failure": failure,
+    }
+
+
+def _facts(setting: Setting, original: Trial, trials: Sequence[Trial]) -> dict[str, Any]:
+    """Return what is known of a search before its outcome."""
     return {
         "model": setting.model,
         "parent": setting.parent,
         "metric": setting.metric,
         "limits": limit_texts(setting.limits),
-        "original": described(found.original),
-        "trials": [described(trial) for trial in found.trials],
-        "points": [{**described(trial), "version": versions.get(trial.recipe.key)} for trial in found.points],
-        "chosen": found.chosen.recipe.key,
-        "metrics_test": dict(metrics_test),
-        "rejected": [described(trial) for trial in found.rejected],
+        "bounds": _bounds(setting.limits, setting.metric, original.metrics[setting.metric]),
+        "original": _described(original, original, setting),
+        "trials": [_described(trial, original, setting) for trial in trials],
         "layer_errors": dict(setting.layer_errors),
         "table_errors": {name: dict(errors) for name, errors in setting.table_errors.items()},
         "command": setting.command,
         "environment": setting.environment,
+    }
+
+
+def _described(trial: Trial, original: Trial, setting: Setting) -> dict[str, Any]:
+    document = {**trial.as_dict(), "key": trial.recipe.key, "name": str(trial.recipe)}
+    if trial.state == "measured":
+        metric = setting.metric
+        exceeded = setting.limits.violations(trial.figures, metric, original.metrics[metric])
+        document["exceeds"] = [each.limit for each in exceeded]
+        document["standard_error"] = standard_error(trial.metrics[metric], trial.metrics.get("queries", 0))
+    return document
+
+
+def _bounds(limits: Limits, metric: str, original: float) -> dict[str, float | None]:
+    """Return the limits as numbers, those of the deciding metric as one: the least value it may have."""
+    least = [value for name, value in limits.minimums.items() if name == metric]
+    if limits.max_drop is not None:
+        least.append(limits.max_drop.floor(original))
+    return {
+        "size_bytes": limits.max_size_bytes,
+        "p99_ms": limits.max_p99_ms,
+        "metric": max(least, default=None),
     }
 
 

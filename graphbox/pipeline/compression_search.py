@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from graphbox.artifact import Artifact
 from graphbox.config import BenchConfig, CompressConfig, SearchConfig, parse_max_drop
-from graphbox.durable import write_atomically
-from graphbox.errors import GateError
+from graphbox.durable import NO_ROOM, write_atomically
+from graphbox.errors import DoesNotFitError, GateError
 from graphbox.pipeline.artifacts import MeasuredBy, register
 from graphbox.workspace import ModelRecord, Workspace
 from graphbox.workspace.models import SEARCH_MODELS
+from graphbox.workspace.searches import PROGRESS_FILE, REPORT_FILE
 
 if TYPE_CHECKING:
     from graphbox.compress import Evaluate
     from graphbox.compress.limits import Limits, Violation
-    from graphbox.compress.search import Found, Space, Trial, Workbench
+    from graphbox.compress.search import Found, Setting, Space, Trial, TrialLog, Workbench
     from graphbox.deploy import DeployedModel
 
 _FORMAT = 1
@@ -87,7 +88,7 @@ def search_version(
         UnsupportedError: the model itself cannot be measured.
     """
     from graphbox.compress.agreement import Agreement
-    from graphbox.compress.search import Budget, Target, TrialLog, Workbench, search
+    from graphbox.compress.search import Target, Workbench
 
     wanted = settings.search or SearchConfig()
     artifact = Artifact.open(parent.path)
@@ -103,33 +104,71 @@ def search_version(
         kept = folder / f"{parent.version}-{key}"
         kept.mkdir(parents=True, exist_ok=True)
         layer_errors, table_errors = workbench.layer_errors(), workbench.table_errors()
-        space = _space(settings, workbench, layer_errors)
-        is_fixed = "tables" in settings.model_fields_set
-        suggestions = [] if is_fixed else workbench.suggestions(table_errors, space.dense[:2][-1])
-        seconds = None if wanted.minutes is None else 60 * wanted.minutes
-        found = search(
-            workbench,
-            space,
-            limits,
-            quality.metric,
-            TrialLog(kept / "trials.jsonl"),
-            Budget(wanted.trials, seconds, wanted.seed),
-            lambda trial, done, most: watch.step(_line(trial, quality.metric), done, most),
-            watch.check,
-            suggestions,
-        )
-        versions, metrics_test = _write_points(workspace, parent, workbench, found, quality, limits)
-    return _report(
-        parent,
-        settings,
-        quality,
-        found,
-        versions,
-        metrics_test,
-        environment,
-        layer_errors,
-        table_errors,
-        kept,
+        setting = _setting(parent, settings, quality, environment, layer_errors, table_errors)
+        progress = _Progress(kept, setting)
+        try:
+            found = _search(workbench, settings, setting, progress, watch)
+            versions, metrics_test = _write_points(workspace, parent, workbench, found, quality, limits)
+        except GateError as error:
+            progress.note(failure=error.message)
+            raise
+        return _report(setting, found, versions, metrics_test, progress)
+
+
+class _Progress:
+    """Trials of a search and, until it ends, its report so far, which the page shows."""
+
+    def __init__(self, kept: Path, setting: Setting) -> None:
+        from graphbox.compress.search import TrialLog
+
+        self.kept = kept
+        self.log: TrialLog = TrialLog(kept / "trials.jsonl")
+        self._setting = setting
+
+    def note(self, failure: str | None = None) -> None:
+        """Write the report so far.
+
+        Args:
+            failure: why the search ends without an outcome.
+        """
+        from graphbox.compress.recipe import Recipe
+        from graphbox.compress.search import progress_document
+
+        original = self.log.find(Recipe())
+        if original is not None:
+            document = progress_document(original, list(self.log), self._setting, failure)
+            _write_document(self.kept / PROGRESS_FILE, document)
+
+    def end(self) -> None:
+        """Remove the report so far: there is a whole one."""
+        (self.kept / PROGRESS_FILE).unlink(missing_ok=True)
+
+
+def _search(
+    workbench: Workbench, settings: CompressConfig, setting: Setting, progress: _Progress, watch: Watch
+) -> Found:
+    from graphbox.compress.search import Budget, search
+
+    wanted = settings.search or SearchConfig()
+    space = _space(settings, workbench, setting.layer_errors)
+    is_fixed = "tables" in settings.model_fields_set
+    suggestions = [] if is_fixed else workbench.suggestions(setting.table_errors, space.dense[:2][-1])
+    seconds = None if wanted.minutes is None else 60 * wanted.minutes
+
+    def report(trial: Trial, done: int, most: int) -> None:
+        progress.note()
+        watch.step(_line(trial, setting.metric), done, most)
+
+    return search(
+        workbench,
+        space,
+        setting.limits,
+        setting.metric,
+        progress.log,
+        Budget(wanted.trials, seconds, wanted.seed),
+        report,
+        watch.check,
+        suggestions,
     )
 
 
@@ -247,23 +286,18 @@ def _check_limits(violations: Sequence[Violation]) -> None:
         )
 
 
-def _report(
+def _setting(
     parent: ModelRecord,
     settings: CompressConfig,
     quality: Quality,
-    found: Found,
-    versions: Mapping[str, int],
-    metrics_test: Mapping[str, float],
     environment: Mapping[str, Any],
     layer_errors: Mapping[str, float],
     table_errors: Mapping[str, Mapping[str, float]],
-    kept: Path,
-) -> dict[str, Any]:
-    from graphbox.compress.report import BeforeAfter, MetricDrop
-    from graphbox.compress.search import Setting, report_document, report_page
+) -> Setting:
+    from graphbox.compress.search import Setting
 
     limits = limits_of(settings)
-    setting = Setting(
+    return Setting(
         model=parent.name,
         parent=parent.version,
         metric=quality.metric,
@@ -273,21 +307,33 @@ def _report(
         layer_errors=layer_errors,
         table_errors=table_errors,
     )
+
+
+def _report(
+    setting: Setting,
+    found: Found,
+    versions: Mapping[str, int],
+    metrics_test: Mapping[str, float],
+    progress: _Progress,
+) -> dict[str, Any]:
+    from graphbox.compress.report import BeforeAfter, MetricDrop
+    from graphbox.compress.search import report_document, report_page
+
     document = report_document(found, setting, versions, metrics_test)
-    with write_atomically(kept / "report.json") as stream:
-        stream.write(json.dumps(document, indent=1).encode())
-    with write_atomically(kept / "report.html") as stream:
-        stream.write(report_page(document).encode())
-    original, chosen = found.original, found.chosen
-    before, after = original.metrics[quality.metric], chosen.metrics[quality.metric]
+    page = progress.kept / "report.html"
+    _write(page, report_page(document))
+    _write_document(progress.kept / REPORT_FILE, document)
+    progress.end()
+    original, chosen, limits = found.original, found.chosen, setting.limits
+    before, after = original.metrics[setting.metric], chosen.metrics[setting.metric]
     floor = before if limits.max_drop is None else limits.max_drop.floor(before)
     parts = {
         part: vars(BeforeAfter(size, chosen.parts_bytes[part])) for part, size in original.parts_bytes.items()
     }
     return {
         "version": versions[chosen.recipe.key],
-        "parent": parent.version,
-        "metric": vars(MetricDrop(quality.metric, before, after, before - after, before - floor)),
+        "parent": setting.parent,
+        "metric": vars(MetricDrop(setting.metric, before, after, before - after, before - floor)),
         "metrics_before": dict(original.metrics),
         "metrics_after": dict(chosen.metrics),
         "metrics_test": dict(metrics_test),
@@ -295,8 +341,26 @@ def _report(
         "parts_bytes": parts,
         "dense": None,
         "tables": {},
-        "search": {**document, "report": str(kept / "report.html")},
+        "search": {**document, "report": str(page)},
     }
+
+
+def _write_document(path: Path, document: Mapping[str, Any]) -> None:
+    _write(path, json.dumps(document, indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with write_atomically(path) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise DoesNotFitError(
+            f"there is no room for the report of a search: {error.strerror}",
+            where=str(path),
+            hint="free some space; the same command continues",
+        ) from None
 
 
 def _command(

@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from graphbox.errors import NotFoundError
 from graphbox.workspace import tables
 from graphbox.workspace.folders import folder_size, require_folder, valid_name
-from graphbox.workspace.locks import writer_lock
+from graphbox.workspace.locks import is_held, writer_lock
 from graphbox.workspace.records import BenchRecord, ModelRecord
 from graphbox.workspace.row_sequences import forget_row_sequence
 from graphbox.workspace.rows import model_record
+from graphbox.workspace.searches import SearchRecord, list_searches
 from graphbox.workspace.serving import ServingRecords, forget_served_model, next_change
 from graphbox.workspace.store import Store, now
 from graphbox.workspace.traffic import Role, end_shares
@@ -243,15 +244,33 @@ class Models(Store):
         Raises:
             ConflictError: another one does.
         """
-        path = self._lock_path(f"search-{valid_name(name, 'model')}-{version}")
+        path = self._search_lock(name, version)
         hint = "wait for that search; its trials are used by the next one"
         with writer_lock(path, f"search of {name} version {version}", timeout_s=1.0, hint=hint):
             yield
+
+    def searches(self, name: str) -> list[SearchRecord]:
+        """Return the searches for compressed versions of the model ``name``, the one written last first.
+
+        Raises:
+            NotFoundError: there is no such model.
+        """
+        versions = {record.version for record in self.models(name)}
+        if not versions:
+            raise self._not_found("model", name, {record.name for record in self.models()})
+        return [search for search in list_searches(self.search_folder(name)) if search.version in versions]
+
+    def is_searching(self, name: str, version: int) -> bool:
+        """Return whether a process searches for compressed versions of a version."""
+        return is_held(self._search_lock(name, version))
 
     def remove_search_models(self) -> None:
         """Remove the models that searches which were killed were measuring; nothing may search meanwhile."""
         for models in (self.root / _SEARCHES).glob(f"*/{SEARCH_MODELS}*"):
             shutil.rmtree(models)
+
+    def _search_lock(self, name: str, version: int) -> Path:
+        return self._lock_path(f"search-{valid_name(name, 'model')}-{version}")
 
     def _find_model(self, name: str, version: int | None) -> ModelRecord:
         versions = self.models(name)

@@ -10,9 +10,7 @@ from fastapi.responses import Response
 
 from graphbox import deploy
 from graphbox.errors import InvalidRequestError
-from graphbox.server.routes import API_PREFIX, RoutingKey
-from graphbox.server.routes.json_objects import answer_objects, documented_body
-from graphbox.server.schema import (
+from graphbox.server.question_schema import (
     LikelyAnswer,
     LikelyAnswers,
     NodeId,
@@ -21,6 +19,8 @@ from graphbox.server.schema import (
     Relation,
     Relations,
 )
+from graphbox.server.routes import API_PREFIX, RoutingKey
+from graphbox.server.routes.json_objects import answer_objects, documented_body
 from graphbox.server.services import ServicesDep
 from graphbox.server.slot import ServedModel
 

@@ -13,20 +13,22 @@ from fastapi.responses import Response
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.index import Question, nearest
 from graphbox.server.problem import RefusedError
+from graphbox.server.question_schema import (
+    IdMatches,
+    Neighbor,
+    NeighborAnswer,
+    NodeId,
+    TrueLink,
+)
 from graphbox.server.repository import Known
 from graphbox.server.routes import API_PREFIX, RoutingKey
 from graphbox.server.routes.traffic_states import traffic_states
 from graphbox.server.schema import (
     BenchPoint,
-    IdMatches,
     ModelSummary,
     ModelVersion,
-    Neighbor,
-    NeighborAnswer,
-    NodeId,
     Promotion,
     Running,
-    TrueLink,
     VersionComparison,
 )
 from graphbox.server.services import Services, ServicesDep

@@ -12,9 +12,13 @@ from fastapi.responses import Response
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.body import shorten
 from graphbox.server.index import Found, Question, nearest
+from graphbox.server.question_schema import (
+    NeighborAnswers,
+    RankedNode,
+    RankedNodes,
+)
 from graphbox.server.routes import API_PREFIX, RoutingKey
 from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
-from graphbox.server.schema import NeighborAnswers, RankedNode, RankedNodes
 from graphbox.server.services import ServicesDep
 from graphbox.server.slot import ServedModel
 

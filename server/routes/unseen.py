@@ -12,9 +12,7 @@ from fastapi.responses import Response
 from graphbox.deploy import DeployedEncoder, UnseenNode
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.body import shorten
-from graphbox.server.routes import API_PREFIX, RoutingKey
-from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
-from graphbox.server.schema import (
+from graphbox.server.question_schema import (
     EncodedNode,
     EncodedNodes,
     EncodeInputs,
@@ -24,6 +22,8 @@ from graphbox.server.schema import (
     UnseenInputs,
     UnseenRelation,
 )
+from graphbox.server.routes import API_PREFIX, RoutingKey
+from graphbox.server.routes.json_objects import answer_objects, check_answer_length, documented_body
 from graphbox.server.services import ServicesDep
 from graphbox.server.slot import ServedModel
 

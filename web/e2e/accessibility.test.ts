@@ -30,6 +30,7 @@ beforeAll(async () => {
     explore: `/explore?model=${model}&type=package&id=${id}`,
     models: "/models",
     model: `/models/${model}`,
+    compression: `/models/${model}?tab=compression`,
     graphs: "/graphs",
     targets: "/targets",
     "not-found": "/nowhere",

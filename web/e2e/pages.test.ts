@@ -2,7 +2,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { makeFormat } from "../src/i18n/format.ts";
 import { launchBrowser, newPage } from "./browser.ts";
-import { finishedRun, listGraphs, listModels } from "./workspace.ts";
+import { finishedRun, listGraphs, listModels, newestCompression } from "./workspace.ts";
 
 const format = makeFormat("en");
 let browser: Browser;
@@ -96,6 +96,40 @@ describe("the models", () => {
     expect(await response.innerText()).toContain('"outputs"');
     await page.getByText(/^200 in /).waitFor();
     expect(problems).toEqual([]);
+  });
+});
+
+describe("the compression of a model", () => {
+  it("shows the points of the newest search, or how to start one", async () => {
+    for (const { name } of await listModels()) {
+      const report = await newestCompression(name);
+      const { page, problems, open } = await newPage(browser);
+      await open(`/models/${name}`);
+      await page.getByRole("tab", { name: "Compression" }).click();
+      if (report === undefined) {
+        await page.getByText(new RegExp(`^graphbox compress ${name} `)).waitFor();
+      } else {
+        const chart = page.getByRole("img", { name: /^Scatter chart of/ });
+        await chart.waitFor();
+        for (const point of report.points) {
+          const table = page.getByRole("table", { name: "Models that none beats" });
+          const row = table
+            .getByRole("row")
+            .filter({ hasText: `${point.version} ` })
+            .filter({
+              hasText: point.name,
+            });
+          expect(await row.first().innerText()).toContain(format.bytes(point.size_bytes));
+        }
+        const painted = await chart.locator("canvas").evaluate((element) => {
+          const canvas = element as HTMLCanvasElement;
+          const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+          return data.some((value) => value > 0);
+        });
+        expect(painted).toBe(true);
+      }
+      expect(problems).toEqual([]);
+    }
   });
 });
 

@@ -13,6 +13,18 @@ export async function listModels() {
   return present((await client.GET("/api/v1/models")).data, "models");
 }
 
+export async function newestCompression(name: string) {
+  const { data } = await client.GET("/api/v1/models/{name}/compressions", {
+    params: { path: { name } },
+  });
+  const [newest] = present(data, `searches of ${name}`);
+  if (newest === undefined) return undefined;
+  const report = await client.GET("/api/v1/models/{name}/compressions/{search_id}", {
+    params: { path: { name, search_id: newest.id } },
+  });
+  return present(report.data, `the search ${newest.id}`);
+}
+
 export async function listGraphs() {
   return present((await client.GET("/api/v1/graphs")).data, "graphs");
 }

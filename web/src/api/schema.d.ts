@@ -132,6 +132,46 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  "/api/v1/models/{name}/compressions": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Compressions
+     * @description List the searches for compressed versions of a model, the one written last first.
+     */
+    get: operations["compressions"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/compressions/{search_id}": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Compression
+     * @description Return the report of a search for compressed versions; of one that has not finished, so far.
+     */
+    get: operations["compression"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/models/{name}/encode": {
     parameters: {
       query?: never;
@@ -708,6 +748,381 @@ export interface components {
       active: number | null;
       /** Version */
       version: number | null;
+    };
+    /**
+     * Compression
+     * @description A search with its report. Where it was continued and has not finished, the report is that of before.
+     */
+    Compression: {
+      bounds: components["schemas"]["CompressionBounds"];
+      /**
+       * Chosen
+       * @description `key` of the chosen point; null: none yet
+       */
+      chosen: string | null;
+      /**
+       * Chosen Version
+       * @description the version that was chosen; null: none yet
+       */
+      chosen_version: number | null;
+      /**
+       * Command
+       * @description repeats the search
+       */
+      command: string;
+      /**
+       * Environment
+       * @description target, device, runtime, threads and batch, in words
+       */
+      environment: string;
+      /**
+       * Id
+       * @description `version`-`key`
+       */
+      id: string;
+      /**
+       * Key
+       * @description stands for what the figures depend on
+       */
+      key: string;
+      /**
+       * Layer Errors
+       * @description relative error of the output where one layer alone is quantized
+       */
+      layer_errors: {
+        [key: string]: number | null;
+      };
+      /**
+       * Limits
+       * @description as options of the command
+       */
+      limits: string[];
+      /**
+       * Metric
+       * @description that decides, on the validation part; higher is better
+       */
+      metric: string;
+      /**
+       * Metrics Test
+       * @description of the chosen version on the test part
+       */
+      metrics_test: {
+        [key: string]: number | null;
+      };
+      original: components["schemas"]["CompressionTrial"];
+      /**
+       * Points
+       * @description smallest first; empty where nothing was found yet
+       */
+      points: components["schemas"]["CompressionPoint"][];
+      /**
+       * Rejected
+       * @description within the limits at first, not when they were measured again
+       */
+      rejected: components["schemas"]["CompressionTrial"][];
+      /**
+       * Running
+       * @description a process searches for compressed versions of this version
+       */
+      running: boolean;
+      /**
+       * State
+       * @description `unfinished` also where a search that had finished was continued; `damaged`: its report cannot be read
+       * @enum {string}
+       */
+      state: "finished" | "unfinished" | "damaged";
+      /**
+       * Table Errors
+       * @description relative error by table and codec
+       */
+      table_errors: {
+        [key: string]: {
+          [key: string]: number | null;
+        };
+      };
+      /**
+       * Trials
+       * @description models that were tried, the original among them
+       */
+      trials: number;
+      /**
+       * Tried
+       * @description all trials of the report, in their order
+       */
+      tried: components["schemas"]["CompressionTrial"][];
+      /** @description null: the search has finished */
+      unfinished: components["schemas"]["UnfinishedCompression"] | null;
+      /**
+       * Updated At
+       * Format: date-time
+       */
+      updated_at: string;
+      /**
+       * Version
+       * @description the version that is compressed
+       */
+      version: number;
+    };
+    /**
+     * CompressionBounds
+     * @description Limits as numbers; null: there is none.
+     */
+    CompressionBounds: {
+      /**
+       * Metric
+       * @description least value of the deciding metric
+       */
+      metric: number | null;
+      /**
+       * P99 Ms
+       * @description largest 99th percentile of the latency
+       */
+      p99_ms: number | null;
+      /**
+       * Size Bytes
+       * @description largest size of a version
+       */
+      size_bytes: number | null;
+    };
+    /**
+     * CompressionLatency
+     * @description Latency of one call in a process, measured in turns with the original.
+     */
+    CompressionLatency: {
+      /**
+       * Original P50 Ms
+       * @description of the original, in the same turns
+       */
+      original_p50_ms: number;
+      /**
+       * Original P99 Ms
+       * @description of the original, in the same turns
+       */
+      original_p99_ms: number;
+      /**
+       * P50 Max Ms
+       * @description largest median of a repeat
+       */
+      p50_max_ms: number;
+      /**
+       * P50 Min Ms
+       * @description smallest median of a repeat
+       */
+      p50_min_ms: number;
+      /** P50 Ms */
+      p50_ms: number;
+      /** P99 Ms */
+      p99_ms: number;
+    };
+    /**
+     * CompressionPoint
+     * @description A model that none beats in size, latency and quality, within the limits.
+     */
+    CompressionPoint: {
+      /**
+       * Exceeds
+       * @description limits that it exceeds, as options of the command
+       * @default []
+       */
+      exceeds: string[];
+      /**
+       * Key
+       * @description digest of the recipe
+       */
+      key: string;
+      latency: components["schemas"]["CompressionLatency"] | null;
+      /**
+       * Metrics
+       * @description on the validation part
+       */
+      metrics: {
+        [key: string]: number | null;
+      };
+      /**
+       * Name
+       * @description the recipe in words
+       */
+      name: string;
+      /** Parts Bytes */
+      parts_bytes: {
+        [key: string]: number;
+      };
+      /**
+       * Reason
+       * @description why it was refused
+       */
+      reason: string | null;
+      recipe: components["schemas"]["CompressionRecipe"];
+      /**
+       * Seconds
+       * @description that the trial took
+       */
+      seconds: number;
+      /**
+       * Size Bytes
+       * @description 0 where it was refused
+       */
+      size_bytes: number;
+      /**
+       * Source
+       * @description what proposed it: `ladder`, `budget` or `sampler`
+       */
+      source: string;
+      /**
+       * Standard Error
+       * @description the largest that the deciding metric can have; null: not known
+       */
+      standard_error: number | null;
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "measured" | "refused";
+      /**
+       * Version
+       * @description the version of the model that it became
+       */
+      version: number | null;
+    };
+    /**
+     * CompressionRecipe
+     * @description Methods for the parts of one model.
+     */
+    CompressionRecipe: {
+      /**
+       * Dense
+       * @description method of the ONNX part; `float32`: it stays as it is
+       */
+      dense: string;
+      /**
+       * Float Layers
+       * @description layers of the ONNX part that stay float32
+       */
+      float_layers: string[];
+      /**
+       * Kept Neurons
+       * @description share of the hidden neurons that are kept
+       */
+      kept_neurons: number;
+      /**
+       * Tables
+       * @description codec of each table; those left out stay as they are
+       */
+      tables: {
+        [key: string]: string;
+      };
+    };
+    /**
+     * CompressionSummary
+     * @description A search for compressed versions of a model.
+     */
+    CompressionSummary: {
+      /**
+       * Chosen Version
+       * @description the version that was chosen; null: none yet
+       */
+      chosen_version: number | null;
+      /**
+       * Id
+       * @description `version`-`key`
+       */
+      id: string;
+      /**
+       * Key
+       * @description stands for what the figures depend on
+       */
+      key: string;
+      /**
+       * Running
+       * @description a process searches for compressed versions of this version
+       */
+      running: boolean;
+      /**
+       * State
+       * @description `unfinished` also where a search that had finished was continued; `damaged`: its report cannot be read
+       * @enum {string}
+       */
+      state: "finished" | "unfinished" | "damaged";
+      /**
+       * Trials
+       * @description models that were tried, the original among them
+       */
+      trials: number;
+      /**
+       * Updated At
+       * Format: date-time
+       */
+      updated_at: string;
+      /**
+       * Version
+       * @description the version that is compressed
+       */
+      version: number;
+    };
+    /**
+     * CompressionTrial
+     * @description One recipe, tried.
+     */
+    CompressionTrial: {
+      /**
+       * Exceeds
+       * @description limits that it exceeds, as options of the command
+       * @default []
+       */
+      exceeds: string[];
+      /**
+       * Key
+       * @description digest of the recipe
+       */
+      key: string;
+      latency: components["schemas"]["CompressionLatency"] | null;
+      /**
+       * Metrics
+       * @description on the validation part
+       */
+      metrics: {
+        [key: string]: number | null;
+      };
+      /**
+       * Name
+       * @description the recipe in words
+       */
+      name: string;
+      /** Parts Bytes */
+      parts_bytes: {
+        [key: string]: number;
+      };
+      /**
+       * Reason
+       * @description why it was refused
+       */
+      reason: string | null;
+      recipe: components["schemas"]["CompressionRecipe"];
+      /**
+       * Seconds
+       * @description that the trial took
+       */
+      seconds: number;
+      /**
+       * Size Bytes
+       * @description 0 where it was refused
+       */
+      size_bytes: number;
+      /**
+       * Source
+       * @description what proposed it: `ladder`, `budget` or `sampler`
+       */
+      source: string;
+      /**
+       * Standard Error
+       * @description the largest that the deciding metric can have; null: not known
+       */
+      standard_error: number | null;
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "measured" | "refused";
     };
     /**
      * DeploymentTarget
@@ -1790,6 +2205,32 @@ export interface components {
       relation: string;
     };
     /**
+     * UnfinishedCompression
+     * @description A search that has not finished since it was started or continued.
+     */
+    UnfinishedCompression: {
+      /**
+       * Command
+       * @description continues it
+       */
+      command: string;
+      /**
+       * Failure
+       * @description why it ended; null: it runs or was killed
+       */
+      failure: string | null;
+      /**
+       * Limits
+       * @description as options of the command
+       */
+      limits: string[];
+      /**
+       * Trials
+       * @description tried so far, those of earlier searches included
+       */
+      trials: number;
+    };
+    /**
      * UnseenExample
      * @description A node that can be encoded.
      */
@@ -2180,6 +2621,72 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["Traffic"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  compressions: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["CompressionSummary"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  compression: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+        /** @description `id` of the search, as it is listed */
+        search_id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Compression"];
         };
       };
       /** @description An error */

@@ -4,6 +4,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { useFormat } from "@/i18n/format";
+import { cssColor } from "./css-color";
 import classes from "./LineChart.module.css";
 
 /** Below this many points each one is drawn as a dot, so that a lone point is seen too. */
@@ -27,10 +28,6 @@ interface LineChartProps {
   syncKey?: string;
   /** Told the index of the point under the cursor, null when it leaves. */
   onCursor?: (index: number | null) => void;
-}
-
-function cssColor(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 function makeSeries({ color, faint }: Line, points: number): uPlot.Series {

@@ -28,6 +28,15 @@ export const server = setupServer(
   }),
   http.get("*/api/v1/runs/:id/metrics", () => HttpResponse.json(fixtures.metrics)),
   http.get("*/api/v1/models", () => HttpResponse.json(fixtures.models)),
+  http.get("*/api/v1/models/debian-companion/compressions", () =>
+    HttpResponse.json([fixtures.compression]),
+  ),
+  http.get("*/api/v1/models/:name/compressions", () => HttpResponse.json([])),
+  http.get("*/api/v1/models/debian-companion/compressions/:id", ({ params }) =>
+    params.id === fixtures.compression.id
+      ? HttpResponse.json(fixtures.compression)
+      : notFound(`search \`${String(params.id)}\``),
+  ),
   http.get("*/api/v1/models/:name/neighbors", () => HttpResponse.json(fixtures.neighbors)),
   http.get("*/api/v1/models/:name/ids", ({ request }) => {
     const { searchParams } = new URL(request.url);

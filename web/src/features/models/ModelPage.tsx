@@ -1,6 +1,6 @@
-import { SimpleGrid, Stack } from "@mantine/core";
+import { SimpleGrid, Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { Fragment } from "react";
+import { Fragment, type ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
 import type { ModelSummary, ModelVersion } from "@/api/types";
@@ -10,11 +10,13 @@ import { ProblemAlert } from "@/components/ProblemAlert";
 import { QueryView } from "@/components/QueryView";
 import { TextLink } from "@/components/TextLink";
 import { BenchPanel } from "./BenchPanel";
+import { CompressionTab } from "./CompressionTab";
 import { LineagePanel } from "./LineagePanel";
 import { hasEmbeddings } from "@/api/choose-model";
 import { NewNodePanel } from "./NewNodePanel";
 import { Playground } from "./Playground";
 import { QualityPanel } from "./QualityPanel";
+import { MODEL_TABS, type ModelTab } from "./search";
 import { TrafficPanel } from "./TrafficPanel";
 import { VersionsTable } from "./VersionsTable";
 import { VersionBadges, VersionState } from "./VersionState";
@@ -81,12 +83,61 @@ export function ModelPage() {
 
 function ModelView({ model, version }: { model: ModelSummary; version: ModelVersion }) {
   const { t } = useTranslation("models");
+  const { search } = route.useSearch();
   return (
     <Stack gap="md">
       <Panel title={t("versions", { name: model.name })} flush>
         <VersionsTable model={model} selected={version.version} />
       </Panel>
       <TrafficPanel model={model} />
+      <ModelTabs>
+        {{
+          version: <VersionView model={model} version={version} />,
+          compression: <CompressionTab model={model} wanted={search} />,
+        }}
+      </ModelTabs>
+    </Stack>
+  );
+}
+
+/** What is shown below the versions: one of them, or the searches for smaller ones. */
+function ModelTabs({ children }: { children: Record<ModelTab, ReactNode> }) {
+  const { t } = useTranslation("models");
+  const { tab = "version" } = route.useSearch();
+  const navigate = route.useNavigate();
+  return (
+    <Tabs
+      value={tab}
+      keepMounted={false}
+      onChange={(chosen) =>
+        void navigate({
+          search: ({ tab: _, ...rest }) =>
+            chosen === "version" ? rest : { ...rest, tab: chosen as ModelTab },
+          replace: true,
+        })
+      }
+    >
+      <Tabs.List mb="md">
+        {MODEL_TABS.map((name) => (
+          <Tabs.Tab key={name} value={name}>
+            {t(`tab.${name}`)}
+          </Tabs.Tab>
+        ))}
+      </Tabs.List>
+      {MODEL_TABS.map((name) => (
+        <Tabs.Panel key={name} value={name}>
+          {children[name]}
+        </Tabs.Panel>
+      ))}
+    </Tabs>
+  );
+}
+
+/** One version in full. */
+function VersionView({ model, version }: { model: ModelSummary; version: ModelVersion }) {
+  const { t } = useTranslation("models");
+  return (
+    <Stack gap="md">
       <Panel
         title={
           <>

@@ -1,13 +1,12 @@
-import { Badge, Button, Stack, Text, Tooltip } from "@mantine/core";
+import { Badge, Stack, Text, Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
 import type { ModelSummary, ModelVersion, VersionComparison } from "@/api/types";
 import { CommandLine } from "@/components/CommandLine";
-import { ProblemAlert } from "@/components/ProblemAlert";
 import { Prose } from "@/components/Prose";
 import { useFormat } from "@/i18n/format";
+import { PromoteButton } from "./PromoteButton";
 import { TrafficControls } from "./TrafficControls";
-import { useRefreshModels } from "./use-refresh-models";
 
 const TOUCH_TOO = { hover: true, focus: true, touch: true };
 
@@ -110,9 +109,7 @@ function ComparisonText({ comparison }: { comparison: VersionComparison }) {
 /** The button that promotes a version, or the command where the server takes no changes. */
 function Promotion({ name, version }: { name: string; version: ModelVersion }) {
   const { t } = useTranslation("models");
-  const onSuccess = useRefreshModels();
   const overview = api.useQuery("get", "/api/v1/overview");
-  const promotion = api.useMutation("post", "/api/v1/models/{name}/promote", { onSuccess });
   if (!version.promotable) return <Text size="sm">{t("promote.folder")}</Text>;
   const waits = overview.data?.follows === false && (
     <Text size="sm">{t("promote.notFollowing")}</Text>
@@ -129,21 +126,9 @@ function Promotion({ name, version }: { name: string; version: ModelVersion }) {
   }
   return (
     <>
-      <Button
-        size="xs"
-        loading={promotion.isPending}
-        onClick={() =>
-          promotion.mutate({
-            params: { path: { name } },
-            body: { version: version.version },
-          })
-        }
-      >
-        {t("promote.button", { version: version.version })}
-      </Button>
+      <PromoteButton name={name} version={version.version} />
       {!version.served && <TrafficControls name={name} version={version} />}
       {waits}
-      {promotion.error && <ProblemAlert error={promotion.error} />}
     </>
   );
 }
