@@ -1,8 +1,10 @@
 """Rows of served tables: lookups of each encoding beside torch's and NumPy's, ranking, and resident memory.
 
 python benchmarks/served_rows.py [--quick] [--json]
+python benchmarks/served_rows.py --lookups [--quick] [--json]
 
-Lookups of random rows run in turns on one thread, into memory that is reused where the system can do that.
+Lookups of random rows run in turns on one thread, into memory that is reused where the system can do that,
+with each instruction set that the core has for this processor. `--lookups`: these alone.
 torch's ops are its row-wise int8 and int4 lookups (FBGEMM), as bags of one row. Resident memory is that of a
 process that opened a model of such rows, embedded and ranked 1,000 queries, above one with two rows.
 """
@@ -23,6 +25,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.measure import Rate, arguments, show_in_turns
+from graphbox import _core
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.artifact.manifest import TargetSpec
 from graphbox.artifact.preprocess import LookupForm
@@ -54,6 +57,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--resident"]:
         print(resident(Path(sys.argv[2]), Path(sys.argv[3])))
         return
+    lookups_alone = "--lookups" in sys.argv
+    if lookups_alone:
+        sys.argv.remove("--lookups")
     options = arguments("rows of served tables")
     torch.set_num_threads(1)
     values = random_rows(20_000 if options.quick else LOOKUP_ROWS)
@@ -61,6 +67,8 @@ def main() -> None:
         place = Path(folder)
         systems = lookups(values, place, 1 if options.quick else CALLS)
         show_in_turns(f"lookup-{len(values)}-rows-{DIM}d", "rows/s", systems, as_json=options.json)
+        if lookups_alone:
+            return
         values = values[: 2_000 if options.quick else RANKED_ROWS]
         codecs = codecs_of(len(values))
         for encoding, codec in codecs.items():
@@ -136,6 +144,10 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
         write_model(place / f"{encoding}-looked-up" / "1", values, codec)
         table = Artifact.open(place / f"{encoding}-looked-up" / "1", verify=False).table("rows")
         systems[f"graphbox {encoding} out="] = rows_of(table, out)
+        for instruction_set in _core.instruction_sets()[:-1]:
+            systems[f"graphbox {encoding} out= {instruction_set}"] = with_set(
+                instruction_set, rows_of(table, out)
+            )
         systems[f"graphbox {encoding} out= default_row="] = rows_of(table, out, np.zeros(DIM, np.float32))
         systems[f"graphbox {encoding}"] = rows_of(table, None)
     systems[f"torch {torch.__version__} int8 row-wise"] = timed(torch_rows)
@@ -144,6 +156,19 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
         lambda index: np.take(values, index, axis=0, out=out, mode="clip")
     )
     return systems
+
+
+def with_set(instruction_set: str, run: Rate) -> Rate:
+    """Return what runs with an instruction set, and goes back to the best one."""
+
+    def chosen() -> float:
+        _core.use_instruction_set(instruction_set)
+        try:
+            return run()
+        finally:
+            _core.use_instruction_set(_core.instruction_sets()[-1])
+
+    return chosen
 
 
 def write_model(path: Path, values: npt.NDArray[np.float32], codec: RowCodec) -> None:

@@ -409,6 +409,16 @@ def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None
     uint8[bytes], not initialised, of memory that is used again when Python drops it.
     """
 
+def instruction_sets() -> list[str]:
+    """
+    Names of the instruction sets that rows are decoded with on this processor, lowest first.
+    """
+
+def use_instruction_set(name: str) -> None:
+    """
+    Decode rows with one of instruction_sets() from now on, in all threads; until then it is the last.
+    """
+
 class StoredRows:
     """Rows of a served table, decoded to float32 as they are read."""
 

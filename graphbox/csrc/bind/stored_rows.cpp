@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,6 +21,7 @@
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "bind/released_gil.h"
+#include "portability/instruction_set.h"
 #include "rows/best_rows.h"
 #include "rows/elementwise_rows.h"
 #include "rows/residual_rows.h"
@@ -221,9 +224,30 @@ void best(const RowArrays& self, InputArray<float, 2> queries, std::optional<Inp
             index.data(), scores.data());
 }
 
+std::vector<std::string> names_of_sets() {
+  std::vector<std::string> names;
+  for (const InstructionSet set : instruction_sets()) {
+    names.emplace_back(name_of(set));
+  }
+  return names;
+}
+
+void use_named_set(const std::string& name) {
+  const auto sets = instruction_sets();
+  const auto found = std::find_if(sets.begin(), sets.end(), [&](InstructionSet set) { return name == name_of(set); });
+  if (found == sets.end()) {
+    throw Error(ErrorKind::kUsage, "expected one of instruction_sets(), received " + name, "name");
+  }
+  use_instruction_set(*found);
+}
+
 }  // namespace
 
 void add_stored_rows(nb::module_& module) {
+  module.def("instruction_sets", &names_of_sets,
+             "Names of the instruction sets that rows are decoded with on this processor, lowest first.");
+  module.def("use_instruction_set", &use_named_set, nb::arg("name"),
+             "Decode rows with one of instruction_sets() from now on, in all threads; until then it is the last.");
   nb::class_<RowArrays>(module, "StoredRows", "Rows of a served table, decoded to float32 as they are read.")
       .def_static("of_float32", &of_float32, nb::arg("values").noconvert(), "float32[n, dim].")
       .def_static("of_float16", &of_float16, nb::arg("halves").noconvert(), "Bits of float16[n, dim].")

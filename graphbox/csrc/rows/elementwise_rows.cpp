@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "portability/cpu.h"
+#include "portability/instruction_set.h"
 #include "store/gather.h"
 #include "table/float16.h"
 
@@ -88,7 +88,7 @@ GRAPHBOX_INLINE void add_weighted(const Row row, float weight, std::size_t dim, 
 }
 
 template <typename Row>
-GRAPHBOX_INLINE void take(const ElementArrays& stored, std::span<const std::int64_t> index, const RowOutput& out) {
+GRAPHBOX_INLINE void take_rows(const ElementArrays& stored, std::span<const std::int64_t> index, const RowOutput& out) {
   const auto count = static_cast<std::int64_t>(index.size());
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + kPrefetchedRows < count) {
@@ -98,10 +98,10 @@ GRAPHBOX_INLINE void take(const ElementArrays& stored, std::span<const std::int6
   }
 }
 
-// A loop of its own, so that `take` has no branch for each row.
+// A loop of its own, so that take_rows() has no branch for each row.
 template <typename Row>
-GRAPHBOX_INLINE void take_or_default(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
-                                     std::size_t out_stride) {
+GRAPHBOX_INLINE void take_rows_or_default(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
+                                          std::size_t out_stride) {
   const auto count = static_cast<std::int64_t>(wanted.index.size());
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + kPrefetchedRows < count) {
@@ -121,15 +121,15 @@ GRAPHBOX_INLINE void take_or_default(const ElementArrays& stored, const RowsOrDe
 }
 
 template <typename Row>
-GRAPHBOX_INLINE void decode_all(const ElementArrays& stored, std::int64_t start, std::int64_t count, float* out,
-                                std::size_t out_stride) {
+GRAPHBOX_INLINE void decode_rows(const ElementArrays& stored, std::int64_t start, std::int64_t count, float* out,
+                                 std::size_t out_stride) {
   for (std::int64_t i = 0; i < count; ++i) {
     decode(Row(stored, start + i), stored.dim, out + static_cast<std::size_t>(i) * out_stride);
   }
 }
 
 template <typename Row>
-GRAPHBOX_INLINE void sum(const ElementArrays& stored, const WeightedBags& bags, float* out) {
+GRAPHBOX_INLINE void sum_bags(const ElementArrays& stored, const WeightedBags& bags, float* out) {
   const std::int64_t count = bags.offsets.back();
   for (std::size_t bag = 0; bag + 1 < bags.offsets.size(); ++bag) {
     float* const sums = out + bag * stored.dim;
@@ -145,70 +145,20 @@ GRAPHBOX_INLINE void sum(const ElementArrays& stored, const WeightedBags& bags, 
   }
 }
 
-// Clones cannot be templates.
-GRAPHBOX_CLONES
-void take_float32(const ElementArrays& stored, std::span<const std::int64_t> index, const RowOutput& out) {
-  take<Float32Row>(stored, index, out);
+// Calls work.operator()<Row>() for the rows of an encoding.
+template <typename Work>
+void with_rows_of(ElementEncoding encoding, const Work& work) {
+  run_with_instruction_set([&](auto) GRAPHBOX_INLINE_LAMBDA {
+    switch (encoding) {
+      case ElementEncoding::kFloat32:
+        return work.template operator()<Float32Row>();
+      case ElementEncoding::kFloat16:
+        return work.template operator()<Float16Row>();
+      case ElementEncoding::kInt8:
+        return work.template operator()<Int8Row>();
+    }
+  });
 }
-
-GRAPHBOX_CLONES
-void take_float16(const ElementArrays& stored, std::span<const std::int64_t> index, const RowOutput& out) {
-  take<Float16Row>(stored, index, out);
-}
-
-GRAPHBOX_CLONES
-void take_int8(const ElementArrays& stored, std::span<const std::int64_t> index, const RowOutput& out) {
-  take<Int8Row>(stored, index, out);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_float32(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
-                          std::size_t out_stride) {
-  take_or_default<Float32Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_float16(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
-                          std::size_t out_stride) {
-  take_or_default<Float16Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void take_or_default_int8(const ElementArrays& stored, const RowsOrDefault& wanted, float* out,
-                          std::size_t out_stride) {
-  take_or_default<Int8Row>(stored, wanted, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_float32(const ElementArrays& stored, std::int64_t start, std::int64_t count, float* out,
-                    std::size_t out_stride) {
-  decode_all<Float32Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_float16(const ElementArrays& stored, std::int64_t start, std::int64_t count, float* out,
-                    std::size_t out_stride) {
-  decode_all<Float16Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void decode_int8(const ElementArrays& stored, std::int64_t start, std::int64_t count, float* out,
-                 std::size_t out_stride) {
-  decode_all<Int8Row>(stored, start, count, out, out_stride);
-}
-
-GRAPHBOX_CLONES
-void sum_float32(const ElementArrays& stored, const WeightedBags& bags, float* out) {
-  sum<Float32Row>(stored, bags, out);
-}
-
-GRAPHBOX_CLONES
-void sum_float16(const ElementArrays& stored, const WeightedBags& bags, float* out) {
-  sum<Float16Row>(stored, bags, out);
-}
-
-GRAPHBOX_CLONES
-void sum_int8(const ElementArrays& stored, const WeightedBags& bags, float* out) { sum<Int8Row>(stored, bags, out); }
 
 }  // namespace
 
@@ -226,47 +176,24 @@ std::uint64_t ElementwiseRows::bytes() const {
 }
 
 void ElementwiseRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
-  switch (arrays_.encoding) {
-    case ElementEncoding::kFloat32:
-      return take_float32(arrays_, index, out);
-    case ElementEncoding::kFloat16:
-      return take_float16(arrays_, index, out);
-    case ElementEncoding::kInt8:
-      return take_int8(arrays_, index, out);
-  }
+  with_rows_of(arrays_.encoding,
+               [&]<typename Row>() GRAPHBOX_INLINE_LAMBDA { take_rows<Row>(arrays_, index, out); });
 }
 
 void ElementwiseRows::take_or_default(const RowsOrDefault& wanted, float* out, std::size_t out_stride) const {
-  switch (arrays_.encoding) {
-    case ElementEncoding::kFloat32:
-      return take_or_default_float32(arrays_, wanted, out, out_stride);
-    case ElementEncoding::kFloat16:
-      return take_or_default_float16(arrays_, wanted, out, out_stride);
-    case ElementEncoding::kInt8:
-      return take_or_default_int8(arrays_, wanted, out, out_stride);
-  }
+  with_rows_of(arrays_.encoding, [&]<typename Row>() GRAPHBOX_INLINE_LAMBDA {
+    take_rows_or_default<Row>(arrays_, wanted, out, out_stride);
+  });
 }
 
 void ElementwiseRows::decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const {
-  switch (arrays_.encoding) {
-    case ElementEncoding::kFloat32:
-      return decode_float32(arrays_, start, count, out, out_stride);
-    case ElementEncoding::kFloat16:
-      return decode_float16(arrays_, start, count, out, out_stride);
-    case ElementEncoding::kInt8:
-      return decode_int8(arrays_, start, count, out, out_stride);
-  }
+  with_rows_of(arrays_.encoding, [&]<typename Row>() GRAPHBOX_INLINE_LAMBDA {
+    decode_rows<Row>(arrays_, start, count, out, out_stride);
+  });
 }
 
 void ElementwiseRows::sum(const WeightedBags& bags, float* out) const {
-  switch (arrays_.encoding) {
-    case ElementEncoding::kFloat32:
-      return sum_float32(arrays_, bags, out);
-    case ElementEncoding::kFloat16:
-      return sum_float16(arrays_, bags, out);
-    case ElementEncoding::kInt8:
-      return sum_int8(arrays_, bags, out);
-  }
+  with_rows_of(arrays_.encoding, [&]<typename Row>() GRAPHBOX_INLINE_LAMBDA { sum_bags<Row>(arrays_, bags, out); });
 }
 
 }  // namespace graphbox

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "portability/cpu.h"
+#include "portability/instruction_set.h"
 #include "store/gather.h"
 #include "train/lanes.h"
 
@@ -42,9 +42,8 @@ GRAPHBOX_INLINE void add_row(const ResidualArrays& table, std::int64_t row, floa
   }
 }
 
-// Clones cannot be templates.
-GRAPHBOX_CLONES
-void take_sums(const ResidualArrays& table, std::span<const std::int64_t> index, const RowOutput& out) {
+GRAPHBOX_INLINE void take_sums(const ResidualArrays& table, std::span<const std::int64_t> index,
+                               const RowOutput& out) {
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (i + kPrefetchedRows < index.size()) {
       const auto ahead = static_cast<std::size_t>(index[i + kPrefetchedRows]) * table.books;
@@ -54,8 +53,8 @@ void take_sums(const ResidualArrays& table, std::span<const std::int64_t> index,
   }
 }
 
-GRAPHBOX_CLONES
-void decode_sums(const ResidualArrays& table, std::int64_t start, std::int64_t count, const RowOutput& out) {
+GRAPHBOX_INLINE void decode_sums(const ResidualArrays& table, std::int64_t start, std::int64_t count,
+                                 const RowOutput& out) {
   for (std::int64_t i = 0; i < count; ++i) {
     add_row(table, start + i, out.row(static_cast<std::size_t>(i)));
   }
@@ -68,11 +67,12 @@ std::uint64_t ResidualRows::bytes() const {
 }
 
 void ResidualRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
-  take_sums(arrays_, index, out);
+  run_with_instruction_set([&](auto) GRAPHBOX_INLINE_LAMBDA { take_sums(arrays_, index, out); });
 }
 
 void ResidualRows::decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const {
-  decode_sums(arrays_, start, count, {out, out_stride});
+  const RowOutput rows = {out, out_stride};
+  run_with_instruction_set([&](auto) GRAPHBOX_INLINE_LAMBDA { decode_sums(arrays_, start, count, rows); });
 }
 
 }  // namespace graphbox

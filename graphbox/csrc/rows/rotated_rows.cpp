@@ -5,8 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "portability/cpu.h"
+#include "portability/instruction_set.h"
 #include "rows/walsh_hadamard.h"
 #include "store/gather.h"
 #include "table/float16.h"
@@ -14,124 +16,178 @@
 namespace graphbox {
 namespace {
 
-constexpr std::int64_t kRowsTogether = 4;
+// Rows are transformed four at a time, and then written, so that loads of the second step need not wait for stores of
+// the first. An instruction set transforms as many of them at once as its vectors hold.
+constexpr std::size_t kRowsTogether = 4;
 constexpr std::int64_t kPrefetchedRows = 24;
 constexpr std::size_t kFactorBytes = 2 * sizeof(std::uint16_t);
 
+template <InstructionSet kSet>
+constexpr std::size_t kRowsInVector = kSet == InstructionSet::kAvx512 ? 4 : kSet == InstructionSet::kAvx2 ? 2 : 1;
+
 constexpr std::size_t bytes_of_bits(std::size_t bits) { return (bits + 7) / 8; }
 
-// Loads `kBytes` of codes into vectors; the rest is zero.
-template <std::size_t kBytes, std::size_t kVectors>
-GRAPHBOX_INLINE void load_codes(std::array<Shorts, kVectors>& codes, const std::uint8_t* from) {
-  std::array<std::uint8_t, kVectors * sizeof(Shorts)> bytes{};
-  std::memcpy(bytes.data(), from, kBytes);
-  std::memcpy(codes.data(), bytes.data(), bytes.size());
-}
+using TwoWords = ShortGroup<1>::Words;
+using FourWords = ShortGroup<2>::Words;
 
-// Eight codes of 2 bits in each lane.
-template <std::size_t kSize>
-GRAPHBOX_INLINE void unpack_2_bits(ShortBlock& block, const std::uint8_t* from) {
-  std::array<Shorts, 1> codes;
-  load_codes<kSize / 4>(codes, from);
-  const auto eight = std::bit_cast<UnsignedShorts>(codes[0]);
-  for (std::size_t i = 0; i < block.size(); ++i) {
-    block[i] = std::bit_cast<Shorts>((eight >> static_cast<int>(2 * i)) & 3);
+// kBytes, at most 16, of each row at an offset into the row's share of the vector; the rest is zero. The vector is made
+// of vectors: made of memory that was just written it would wait for the writes.
+template <std::size_t kBytes, std::size_t kRows>
+GRAPHBOX_INLINE void load_codes(typename ShortGroup<kRows>::Unsigned& codes,
+                                const std::array<const std::uint8_t*, kRows>& rows, std::size_t offset) {
+  std::array<TwoWords, kRows> parts{};
+  for (std::size_t row = 0; row < kRows; ++row) {
+    std::memcpy(&parts[row], rows[row] + offset, kBytes);
+  }
+  if constexpr (kRows == 1) {
+    codes = reinterpret_cast<typename ShortGroup<kRows>::Unsigned>(parts[0]);
+  } else {
+    const FourWords first = __builtin_shufflevector(parts[0], parts[1], 0, 1, 2, 3);
+    if constexpr (kRows == 2) {
+      codes = reinterpret_cast<typename ShortGroup<kRows>::Unsigned>(first);
+    } else {
+      const FourWords second = __builtin_shufflevector(parts[2], parts[3], 0, 1, 2, 3);
+      codes = reinterpret_cast<typename ShortGroup<kRows>::Unsigned>(
+          __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7));
+    }
   }
 }
 
-template <std::size_t kSize>
-GRAPHBOX_INLINE void unpack_3_bits(ShortBlock& block, const std::uint8_t* low, const std::uint8_t* high) {
-  unpack_2_bits<kSize>(block, low);
-  std::array<std::uint8_t, kShortLanes> bytes{};
-  std::memcpy(bytes.data(), high, kSize / 8);
-  UnsignedShorts eight;
-  for (std::size_t lane = 0; lane < kShortLanes; ++lane) {
-    eight[lane] = bytes[lane];
+// The places of the even or odd numbers of two vectors, those of the first before those of the second in each row.
+template <std::size_t kRows>
+constexpr std::array<std::uint16_t, kRows * kShortLanes> every_2nd(std::size_t from) {
+  std::array<std::uint16_t, kRows * kShortLanes> places{};
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::size_t vector = i % kShortLanes / 4;
+    const std::size_t row = i / kShortLanes;
+    places[i] = static_cast<std::uint16_t>(vector * places.size() + row * kShortLanes + i % 4 * 2 + from);
   }
-  const UnsignedShorts raised = eight << 2;
-  for (std::size_t i = 0; i < block.size(); ++i) {
-    block[i] |= std::bit_cast<Shorts>((raised >> static_cast<int>(i)) & 4);
-  }
+  return places;
 }
 
-// Eight codes of 4 bits in each pair of lanes.
-template <std::size_t kSize>
-GRAPHBOX_INLINE void unpack_4_bits(ShortBlock& block, const std::uint8_t* from) {
-  std::array<Shorts, 2> codes;
-  load_codes<kSize / 2>(codes, from);
-  const auto even =
-      std::bit_cast<UnsignedShorts>(__builtin_shuffle(codes[0], codes[1], Shorts{0, 2, 4, 6, 8, 10, 12, 14}));
-  const auto odd =
-      std::bit_cast<UnsignedShorts>(__builtin_shuffle(codes[0], codes[1], Shorts{1, 3, 5, 7, 9, 11, 13, 15}));
-  for (std::size_t i = 0; i < block.size() / 2; ++i) {
-    block[i] = std::bit_cast<Shorts>((even >> static_cast<int>(4 * i)) & 15);
-    block[i + 4] = std::bit_cast<Shorts>((odd >> static_cast<int>(4 * i)) & 15);
-  }
-}
+template <std::size_t kRows, std::size_t kFrom>
+constexpr auto kEvery2nd = every_2nd<kRows>(kFrom);
 
-// The codes of one row.
-template <int kBits>
+// Codes of kRows rows.
+template <int kBits, std::size_t kRows>
 class Codes {
  public:
-  GRAPHBOX_INLINE Codes(const std::uint8_t* row, std::size_t dim)
-      : low_(row + kFactorBytes), high_(low_ + (kBits == 3 ? bytes_of_bits(2 * dim) : 0)) {}
+  using Signed = typename ShortGroup<kRows>::Signed;
+  using Unsigned = typename ShortGroup<kRows>::Unsigned;
+
+  GRAPHBOX_INLINE Codes(const std::array<const std::uint8_t*, kRows>& rows, std::size_t dim)
+      : rows_(rows), high_(kFactorBytes + bytes_of_bits(2 * dim)) {}
 
   // kSize codes from `start`, a multiple of kSize.
   template <std::size_t kSize>
-  GRAPHBOX_INLINE void unpack(std::size_t start, ShortBlock& block) const {
-    if constexpr (kBits == 2) {
-      unpack_2_bits<kSize>(block, low_ + start / 4);
-    } else if constexpr (kBits == 3) {
-      unpack_3_bits<kSize>(block, low_ + start / 4, high_ + start / 8);
+  GRAPHBOX_INLINE void unpack(std::size_t start, ShortBlock<kRows>& block) const {
+    if constexpr (kBits == 4) {
+      Unsigned first;
+      Unsigned second{};
+      load_codes<std::min<std::size_t>(kSize / 2, 16)>(first, rows_, kFactorBytes + start / 2);
+      if constexpr (kSize > 32) {
+        load_codes<16>(second, rows_, kFactorBytes + start / 2 + 16);
+      }
+      // Eight codes of a lane are in two neighbours.
+      for (std::size_t odd = 0; odd < 2; ++odd) {
+        Unsigned places;
+        std::memcpy(&places, odd == 0 ? &kEvery2nd<kRows, 0> : &kEvery2nd<kRows, 1>, sizeof(places));
+        const Unsigned four = __builtin_shuffle(first, second, places);
+        for (std::size_t i = 0; i < 4; ++i) {
+          block[4 * odd + i] = reinterpret_cast<Signed>((four >> 4 * static_cast<int>(i)) & 15);
+        }
+      }
     } else {
-      unpack_4_bits<kSize>(block, low_ + start / 2);
+      Unsigned codes;
+      load_codes<kSize / 4>(codes, rows_, kFactorBytes + start / 4);
+      for (int i = 0; i < 8; ++i) {
+        block[static_cast<std::size_t>(i)] = reinterpret_cast<Signed>((codes >> 2 * i) & 3);
+      }
+    }
+    if constexpr (kBits == 3) {
+      add_high_bits<kSize>(start, block);
     }
   }
 
-  GRAPHBOX_INLINE int code(std::size_t i) const {
+  GRAPHBOX_INLINE int code(std::size_t row, std::size_t i) const {
+    const std::uint8_t* const low = rows_[row] + kFactorBytes;
     if constexpr (kBits == 4) {
-      return low_[i / 2] >> (4 * (i % 2)) & 15;
+      return low[i / 2] >> (4 * (i % 2)) & 15;
     }
-    const int low = low_[i / 4] >> (2 * (i % 4)) & 3;
-    return kBits == 2 ? low : low | (high_[i / 8] >> (i % 8) & 1) << 2;
+    const int pair = low[i / 4] >> (2 * (i % 4)) & 3;
+    return kBits == 2 ? pair : pair | (rows_[row][high_ + i / 8] >> (i % 8) & 1) << 2;
   }
 
  private:
-  const std::uint8_t* low_;
-  const std::uint8_t* high_;
+  template <std::size_t kSize>
+  GRAPHBOX_INLINE void add_high_bits(std::size_t start, ShortBlock<kRows>& block) const {
+    Unsigned bytes;
+    load_codes<kSize / 8>(bytes, rows_, high_ + start / 8);
+    // A byte for each lane; what is above it does not matter.
+    const Unsigned shifted = bytes >> 8;
+    Unsigned halves;
+    std::memcpy(&halves, &walsh_hadamard_detail::kFirstHalves<kRows>, sizeof(halves));
+    const Unsigned eight = __builtin_shuffle(bytes, shifted, halves);
+    for (int i = 0; i < 8; ++i) {
+      block[static_cast<std::size_t>(i)] |= reinterpret_cast<Signed>(((eight << 2) >> i) & 4);
+    }
+  }
+
+  std::array<const std::uint8_t*, kRows> rows_;
+  std::size_t high_;
 };
 
-template <int kBits, std::size_t kSize>
-GRAPHBOX_INLINE void transform_part(const Codes<kBits>& codes, std::size_t start, std::int16_t* sums) {
-  ShortBlock block;
-  codes.template unpack<kSize>(start, block);
-  transform<kSize>(block);
-  std::memcpy(sums + start, block.data(), kSize * sizeof(std::int16_t));
+// The share of one row of a vector, 16 bytes.
+template <std::size_t kRows, std::size_t kRow>
+GRAPHBOX_INLINE void store_share(const typename ShortGroup<kRows>::Signed& sums, std::int16_t* to) {
+  if constexpr (kRows == 1) {
+    std::memcpy(to, &sums, sizeof(sums));
+  } else {
+    const auto words = reinterpret_cast<typename ShortGroup<kRows>::Words>(sums);
+    const TwoWords own = __builtin_shufflevector(words, words, 2 * kRow, 2 * kRow + 1);
+    std::memcpy(to, &own, sizeof(own));
+  }
 }
 
-// sums[start ...] = the transform of the codes of one block.
-template <int kBits>
-GRAPHBOX_INLINE void transform_block(const Codes<kBits>& codes, std::size_t start, std::size_t size,
-                                     std::int16_t* sums) {
-  if (size >= kTransformed) {
-    for (std::size_t part = start; part < start + size; part += kTransformed) {
-      transform_part<kBits, kTransformed>(codes, part, sums);
+template <int kBits, std::size_t kSize, std::size_t kRows>
+GRAPHBOX_INLINE void transform_part(const Codes<kBits, kRows>& codes, std::size_t start, std::size_t dim,
+                                    std::int16_t* sums) {
+  ShortBlock<kRows> block;
+  codes.template unpack<kSize>(start, block);
+  transform<kSize, kRows>(block);
+  for (std::size_t i = 0; i < kSize / kShortLanes; ++i) {
+    [&]<std::size_t... kRow>(std::index_sequence<kRow...>) GRAPHBOX_INLINE_LAMBDA {
+      (store_share<kRows, kRow>(block[i], sums + kRow * dim + start + i * kShortLanes), ...);
+    }(std::make_index_sequence<kRows>());
+  }
+}
+
+// sums[row * dim + start ...] = the transform of the codes of one block of each row.
+template <int kBits, std::size_t kRows>
+GRAPHBOX_INLINE void transform_block(const Codes<kBits, kRows>& codes, const RotatedRows::Block& block,
+                                     std::size_t dim, std::int16_t* sums) {
+  std::size_t distance = std::min(block.size, kTransformed);
+  if (block.size >= kTransformed) {
+    for (std::size_t part = block.start; part < block.start + block.size; part += kTransformed) {
+      transform_part<kBits, kTransformed>(codes, part, dim, sums);
     }
-    for (std::size_t distance = kTransformed; distance < size; distance *= 2) {
-      add_in_memory(sums + start, size, distance);
-    }
-  } else if (size == 32) {
-    transform_part<kBits, 32>(codes, start, sums);
-  } else if (size == 16) {
-    transform_part<kBits, 16>(codes, start, sums);
-  } else if (size == 8) {
-    transform_part<kBits, 8>(codes, start, sums);
+  } else if (block.size == 32) {
+    transform_part<kBits, 32>(codes, block.start, dim, sums);
+  } else if (block.size == 16) {
+    transform_part<kBits, 16>(codes, block.start, dim, sums);
+  } else if (block.size == 8) {
+    transform_part<kBits, 8>(codes, block.start, dim, sums);
   } else {
-    for (std::size_t i = start; i < start + size; ++i) {
-      sums[i] = static_cast<std::int16_t>(codes.code(i));
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t i = block.start; i < block.start + block.size; ++i) {
+        sums[row * dim + i] = static_cast<std::int16_t>(codes.code(row, i));
+      }
     }
-    for (std::size_t distance = 1; distance < size; distance *= 2) {
-      add_in_memory(sums + start, size, distance);
+    distance = 1;
+  }
+  for (; distance < block.size; distance *= 2) {
+    for (std::size_t row = 0; row < kRows; ++row) {
+      add_in_memory(sums + row * dim + block.start, block.size, distance);
     }
   }
 }
@@ -140,41 +196,44 @@ GRAPHBOX_INLINE void write_row(const RotatedRows& table, const std::int16_t* __r
                                float* __restrict out) {
   const std::size_t dim = table.dim();
   const float* __restrict weights = table.weights();
+  // Not with __builtin_convertvector, which GCC cuts into scalars before it knows the instruction set.
   for (std::size_t i = 0; i < dim; ++i) {
     out[i] = static_cast<float>(sums[i]) * scale * weights[i];
   }
   for (const RotatedRows::Block& block : table.blocks()) {
-    out[block.start] += bias * block.bias_weight;
+    const auto sum = static_cast<float>(sums[block.start]);
+    out[block.start] = sum * scale * weights[block.start] + bias * block.bias_weight;
   }
 }
 
-// A few rows at a time: transformed sums of all, and then their values, so that the loads of the second step need not
-// wait for the stores of the first. `row_of` and `place_of` give the row and the memory of each of `count` results.
-template <int kBits, typename RowOf, typename PlaceOf>
+// `row_of` and `place_of` give the row and the memory of each of `count` results.
+template <int kBits, std::size_t kRows, typename RowOf, typename PlaceOf>
 GRAPHBOX_INLINE void decode_rows(const RotatedRows& table, std::int64_t count, const RowOf& row_of,
                                  const PlaceOf& place_of) {
   const std::uint8_t* const packed = table.arrays().packed;
-  const std::size_t dim = table.dim();
   const std::size_t row_bytes = table.row_bytes();
   const auto row_at = [&](std::int64_t i) { return packed + static_cast<std::size_t>(row_of(i)) * row_bytes; };
+  const std::size_t dim = table.dim();
   std::vector<std::int16_t> sums(kRowsTogether * dim);
-  std::array<std::uint16_t, 2 * kRowsTogether> halves{};
+  std::array<std::uint16_t, 2 * kRowsTogether> halves;
   std::array<float, 2 * kRowsTogether> factors;
   for (std::int64_t start = 0; start < count; start += kRowsTogether) {
-    const std::int64_t end = std::min(start + kRowsTogether, count);
-    for (std::int64_t i = start; i < end; ++i) {
-      const auto number = static_cast<std::size_t>(i - start);
-      const std::uint8_t* const row = row_at(i);
-      std::memcpy(&halves[2 * number], row, kFactorBytes);
-      const Codes<kBits> codes(row, dim);
+    for (std::size_t first = 0; first < kRowsTogether; first += kRows) {
+      std::array<const std::uint8_t*, kRows> rows;
+      for (std::size_t row = 0; row < kRows; ++row) {
+        // At the end the last one again, whose results are not written.
+        rows[row] = row_at(std::min(start + static_cast<std::int64_t>(first + row), count - 1));
+        std::memcpy(&halves[2 * (first + row)], rows[row], kFactorBytes);
+      }
+      const Codes<kBits, kRows> codes(rows, dim);
       for (const RotatedRows::Block& block : table.blocks()) {
-        transform_block(codes, block.start, block.size, sums.data() + number * dim);
+        transform_block(codes, block, dim, sums.data() + first * dim);
       }
     }
     for (std::size_t i = 0; i < factors.size(); ++i) {
       factors[i] = float16_value(halves[i]);
     }
-    for (std::int64_t i = start; i < end; ++i) {
+    for (std::int64_t i = start; i < std::min(start + static_cast<std::int64_t>(kRowsTogether), count); ++i) {
       if (i + kPrefetchedRows < count) {
         prefetch_range(reinterpret_cast<const std::byte*>(row_at(i + kPrefetchedRows)), row_bytes);
       }
@@ -184,51 +243,25 @@ GRAPHBOX_INLINE void decode_rows(const RotatedRows& table, std::int64_t count, c
   }
 }
 
-template <int kBits>
-GRAPHBOX_INLINE void take_rows(const RotatedRows& table, std::span<const std::int64_t> index, const RowOutput& out) {
-  decode_rows<kBits>(
-      table, static_cast<std::int64_t>(index.size()),
-      [index](std::int64_t i) { return index[static_cast<std::size_t>(i)]; },
-      [&out](std::int64_t i) { return out.row(static_cast<std::size_t>(i)); });
+template <int kBits, typename RowOf>
+void decode_to(const RotatedRows& table, std::int64_t count, const RowOf& row_of, const RowOutput& out) {
+  run_with_instruction_set([&]<InstructionSet kSet>(ForSet<kSet>) GRAPHBOX_INLINE_LAMBDA {
+    decode_rows<kBits, kRowsInVector<kSet>>(table, count, row_of, [&out](std::int64_t i) GRAPHBOX_INLINE_LAMBDA {
+      return out.row(static_cast<std::size_t>(i));
+    });
+  });
 }
 
-template <int kBits>
-GRAPHBOX_INLINE void decode_block(const RotatedRows& table, std::int64_t start, std::int64_t count,
-                                  const RowOutput& out) {
-  decode_rows<kBits>(
-      table, count, [start](std::int64_t i) { return start + i; },
-      [&out](std::int64_t i) { return out.row(static_cast<std::size_t>(i)); });
-}
-
-// Clones cannot be templates.
-GRAPHBOX_CLONES
-void take_2_bits(const RotatedRows& table, std::span<const std::int64_t> index, const RowOutput& out) {
-  take_rows<2>(table, index, out);
-}
-
-GRAPHBOX_CLONES
-void take_3_bits(const RotatedRows& table, std::span<const std::int64_t> index, const RowOutput& out) {
-  take_rows<3>(table, index, out);
-}
-
-GRAPHBOX_CLONES
-void take_4_bits(const RotatedRows& table, std::span<const std::int64_t> index, const RowOutput& out) {
-  take_rows<4>(table, index, out);
-}
-
-GRAPHBOX_CLONES
-void decode_2_bits(const RotatedRows& table, std::int64_t start, std::int64_t count, const RowOutput& out) {
-  decode_block<2>(table, start, count, out);
-}
-
-GRAPHBOX_CLONES
-void decode_3_bits(const RotatedRows& table, std::int64_t start, std::int64_t count, const RowOutput& out) {
-  decode_block<3>(table, start, count, out);
-}
-
-GRAPHBOX_CLONES
-void decode_4_bits(const RotatedRows& table, std::int64_t start, std::int64_t count, const RowOutput& out) {
-  decode_block<4>(table, start, count, out);
+template <typename RowOf>
+void decode_any(const RotatedRows& table, std::int64_t count, const RowOf& row_of, const RowOutput& out) {
+  switch (table.arrays().bits) {
+    case 2:
+      return decode_to<2>(table, count, row_of, out);
+    case 3:
+      return decode_to<3>(table, count, row_of, out);
+    default:
+      return decode_to<4>(table, count, row_of, out);
+  }
 }
 
 }  // namespace
@@ -260,26 +293,12 @@ std::uint64_t RotatedRows::bytes() const {
 }
 
 void RotatedRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
-  switch (arrays_.bits) {
-    case 2:
-      return take_2_bits(*this, index, out);
-    case 3:
-      return take_3_bits(*this, index, out);
-    default:
-      return take_4_bits(*this, index, out);
-  }
+  const auto row_of = [index](std::int64_t i) GRAPHBOX_INLINE_LAMBDA { return index[static_cast<std::size_t>(i)]; };
+  decode_any(*this, static_cast<std::int64_t>(index.size()), row_of, out);
 }
 
 void RotatedRows::decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const {
-  const RowOutput rows = {out, out_stride};
-  switch (arrays_.bits) {
-    case 2:
-      return decode_2_bits(*this, start, count, rows);
-    case 3:
-      return decode_3_bits(*this, start, count, rows);
-    default:
-      return decode_4_bits(*this, start, count, rows);
-  }
+  decode_any(*this, count, [start](std::int64_t i) GRAPHBOX_INLINE_LAMBDA { return start + i; }, {out, out_stride});
 }
 
 }  // namespace graphbox
