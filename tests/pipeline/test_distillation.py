@@ -43,7 +43,6 @@ RUN_FILE = {
     },
     "export": {"taster": {"model": "mlp"}},
     "compress": {"taster": {"max_drop": 1.0}},
-    "bench": {"batch_sizes": [1], "seconds": 0.01},
 }
 
 
@@ -53,7 +52,8 @@ class Served:
     def __init__(self, folder: Path) -> None:
         write_tables(folder)
         (folder / "run.yaml").write_text(json.dumps(RUN_FILE))
-        outcome = call_main(["-C", str(folder / "workspace"), "run", str(folder / "run.yaml"), "--json"])
+        command = ["run", str(folder / "run.yaml"), "--until", "compress", "--json"]
+        outcome = call_main(["-C", str(folder / "workspace"), *command])
         assert outcome.code == 0, outcome.err
         self.report: Any = outcome.json
         run = folder / "workspace" / "runs" / self.report["run"]
