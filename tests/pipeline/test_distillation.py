@@ -12,10 +12,12 @@ import onnx
 import pytest
 
 from graphbox.artifact import PaddedBlockForm
+from graphbox.config import load_config
 from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.deploy.unseen import UnseenNode
+from graphbox.pipeline.engine import run_pipeline
 from graphbox.train import TrainedModel, load_trained
-from tests.cli.conftest import call_main
+from graphbox.workspace import Workspace
 from tests.contract.run_files import GRAPH, TASKS, write_tables
 
 KNOWS = ["user", "knows", "user"]
@@ -43,7 +45,6 @@ RUN_FILE = {
     },
     "export": {"taster": {"model": "mlp"}},
     "compress": {"taster": {"max_drop": 1.0}},
-    "bench": {"batch_sizes": [1], "seconds": 0.01},
 }
 
 
@@ -53,12 +54,10 @@ class Served:
     def __init__(self, folder: Path) -> None:
         write_tables(folder)
         (folder / "run.yaml").write_text(json.dumps(RUN_FILE))
-        outcome = call_main(["-C", str(folder / "workspace"), "run", str(folder / "run.yaml"), "--json"])
-        assert outcome.code == 0, outcome.err
-        self.report: Any = outcome.json
-        run = folder / "workspace" / "runs" / self.report["run"]
-        self.trained: TrainedModel = load_trained(run, "mlp")
-        self.walks: TrainedModel = load_trained(run, "walks")
+        config = load_config(folder / "run.yaml")
+        self.report = run_pipeline(config, Workspace(folder / "workspace"), until="compress")
+        self.trained: TrainedModel = load_trained(self.report.path, "mlp")
+        self.walks: TrainedModel = load_trained(self.report.path, "walks")
         self.folder = folder / "workspace" / "models" / "taster" / "1"
         self.model: DeployedEncoder = open_encoder(self.folder)
 
@@ -78,7 +77,7 @@ def probabilities(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def test_the_report_has_both_and_how_far_they_agree(served: Served) -> None:
-    metrics = served.report["metrics"]["taste"]
+    metrics = served.report.metrics["taste"]
     assert "teacher_agreement" not in metrics["gcn"]
     assert 0.75 <= metrics["mlp"]["teacher_agreement"] <= 1.0
     assert metrics["mlp"]["accuracy"] > 0.6
@@ -121,5 +120,5 @@ def test_a_node_is_answered_by_its_features_and_its_row_of_walks(served: Served)
 
 
 def test_it_is_compressed_like_any_encoder(served: Served) -> None:
-    compressed = served.report["compress"]["taster"]
+    compressed = served.report.compress["taster"]
     assert compressed["version"] == 2
