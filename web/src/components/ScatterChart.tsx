@@ -22,7 +22,7 @@ const RADIUS = { small: 3.5, ring: 6, disc: 6.5, diamond: 6.5 };
 const REACH = 24;
 const LABEL_HEIGHT = 12;
 /** The enumeration of uPlot has no value at run time. */
-const LOGARITHMIC = 3 as uPlot.Scale.Distr;
+const LOGARITHMIC = 3 as unknown as uPlot.Scale.Distr;
 
 interface ScatterChartProps {
   /** What a screen reader says instead of the picture. */
