@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from graphbox.compress.search import Found, Space, Trial, Workbench
     from graphbox.deploy import DeployedModel
 
-_FORMAT = 1
+_FORMAT = 2
 _NEURONS = (1.0, 0.75, 0.5, 0.25)
 
 
@@ -105,7 +105,6 @@ def search_version(
         layer_errors, table_errors = workbench.layer_errors(), workbench.table_errors()
         space = _space(settings, workbench, layer_errors)
         is_fixed = "tables" in settings.model_fields_set
-        suggestions = [] if is_fixed else workbench.suggestions(table_errors, space.dense[:2][-1])
         seconds = None if wanted.minutes is None else 60 * wanted.minutes
         found = search(
             workbench,
@@ -116,7 +115,7 @@ def search_version(
             Budget(wanted.trials, seconds, wanted.seed),
             lambda trial, done, most: watch.step(_line(trial, quality.metric), done, most),
             watch.check,
-            suggestions,
+            lambda trials: [] if is_fixed else workbench.suggestions(space, table_errors, trials),
         )
         versions, metrics_test = _write_points(workspace, parent, workbench, found, quality, limits)
     return _report(
@@ -153,7 +152,9 @@ def _space(settings: CompressConfig, workbench: Workbench, layer_errors: Mapping
 
     given, original = settings.model_fields_set, workbench.parts
     rows = settings.tables if "tables" in given else None
-    tables = {name: table_choices(spec, rows) for name, spec in original.artifact.manifest.tables.items()}
+    tables = {
+        name: table_choices(original.artifact, name, rows) for name in original.artifact.manifest.tables
+    }
     dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(tables=tables, dense=dense, layers=tuple(layer_errors), kept_neurons=kept)

@@ -1,9 +1,9 @@
 """Codec ``clustered(rest)``: a row is the centroid of its cluster and what is left, in another codec.
 
-Rows of embeddings lie in clusters: what is left of a row without the centroid of one of 256 clusters is much
-shorter than the row, so that the same few levels are finer for it. It costs one byte a row and the centroids.
-A stage of a product or residual quantizer with a scalar one behind it (Jégou, Douze, Schmid, "Product Quantization for
-Nearest Neighbor Search", PAMI 33(1), 2011, section 4, quantizes residuals so).
+Rows of embeddings lie in clusters: what is left of a row without the centroid of one of 256 clusters is
+much shorter than the row, so that the same few levels are finer for it. It costs a byte a row and the
+centroids. Residuals are quantized behind a coarse quantizer in Jégou, Douze, Schmid, "Product Quantization
+for Nearest Neighbor Search", PAMI 33(1), 2011, section IV.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class ClusteredCodec:
             raise FormatError("expected finite centroids, received infinity or NaN", where=_CENTROIDS_FILE)
         if len(clusters) and int(clusters.max()) >= len(centroids):
             raise FormatError(
-                f"expected clusters below {len(centroids)}, the number of centroids, received {clusters.max()}",
+                f"expected clusters below {len(centroids)}, the number of centroids, "
+                f"received {clusters.max()}",
                 where=_CLUSTERS_FILE,
             )
         rest = open_rows(self.rest, _of_rest(arrays), table)
@@ -155,7 +156,7 @@ def _clusters_of(rows: int) -> int:
 
 
 def _trained(source: RowSource) -> Float32:
-    """Return centroids, float32 [k, dim], rounded to float16, by Lloyd's algorithm from rows chosen at random."""
+    """Return centroids, float32 [k, dim], rounded to float16: Lloyd's algorithm from random rows."""
     count = _clusters_of(len(source))
     if not count:
         return np.zeros((0, source.dim), np.float32)

@@ -28,10 +28,8 @@ Float32 = npt.NDArray[np.float32]
 
 def random_arrays(codec: str, rows: int, dim: int, random: np.random.Generator) -> dict[str, Any]:
     """Return arrays of a table that any content is allowed in, with random content."""
-    if codec == "float32":
-        return {"rows.npy": random.standard_normal((rows, dim), np.float32)}
-    if codec == "float16":
-        return {"rows.npy": random.standard_normal((rows, dim)).astype(np.float16)}
+    if codec in {"float32", "float16"}:
+        return {"rows.npy": random.standard_normal((rows, dim), np.float32).astype(codec)}
     factors = random.standard_normal((rows, 2)).astype(np.float16)
     if codec == "int8_rowwise":
         return {"codes.npy": random.integers(0, 256, (rows, dim), np.uint8), "scale_bias.npy": factors}
