@@ -37,7 +37,7 @@ _REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 _COMPARED = "int8"
 _LAYERS_TO_COMPARE = 2
 _TABLES_TO_DIVIDE = 2
-_MOST_SUGGESTIONS = 5
+_MOST_PAIRS = 4
 _LEAST_SHARE, _LEAST_ERROR = 0.05, 1e-6
 
 
@@ -184,7 +184,7 @@ class Workbench:
     def suggestions(
         self, space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial]
     ) -> list[Recipe]:
-        """Return recipes whose tables differ: the least error for bytes halfway between two codecs.
+        """Return recipes whose tables differ: the least error for a codec's bytes, and halfway to the next.
 
         The squared error of a table weighs what the metric lost when that table alone was in its smallest
         codec.
@@ -211,11 +211,14 @@ class Workbench:
         precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
         totals = [sum(codec.bytes_of(each.rows, each.dim) for each in tables) for codec in codecs]
         recipes = []
-        for larger, smaller in reversed(list(itertools.pairwise(totals))):
-            chosen = choose_codecs(tables, (larger + smaller) // 2, codecs).codecs
+        pairs = list(itertools.pairwise(totals))[-_MOST_PAIRS:]
+        for budget in (
+            size for larger, smaller in reversed(pairs) for size in ((larger + smaller) // 2, larger)
+        ):
+            chosen = choose_codecs(tables, budget, codecs).codecs
             values = {f"table.{name}": precision_of[codec.name] for name, codec in chosen.items()}
             recipes.append(space.recipe({"dense": space.dense[:2][-1], **values}))
-        return recipes[:_MOST_SUGGESTIONS]
+        return list({recipe.key: recipe for recipe in recipes}.values())
 
     @property
     def can_prune(self) -> bool:

@@ -15,6 +15,7 @@ from graphbox.artifact import Artifact, ArtifactWriter, Manifest, PaddedBlockFor
 from graphbox.artifact.forgetting import write_without
 from graphbox.artifact.parquet_files import write_columns
 from graphbox.compress.parts import commit_version
+from graphbox.deploy.adapters.browser_bundle import write_bundle
 from graphbox.errors import FormatError
 from tests.artifact.sample_model import make_model, write_encoder
 
@@ -101,3 +102,19 @@ def test_lists_of_a_graph_take_a_quarter(tmp_path: Path) -> None:
     for name, array in (("counts", counts.astype(np.uint16)), ("neighbors", neighbors.astype(np.int32))):
         write_columns(tmp_path / name, array.reshape(len(array), -1))
         assert (tmp_path / name).stat().st_size < 0.4 * array.nbytes
+
+
+def test_browser_bundles_have_packed_lists_as_arrays(tmp_path: Path) -> None:
+    original, packed = _packed(tmp_path)
+    descriptions = []
+    for number, artifact in enumerate((original, packed)):
+        folder = tmp_path / f"bundle-{number}"
+        folder.mkdir()
+        write_bundle(artifact, folder)
+        descriptions.append(json.loads((folder / "bundle.json").read_text()))
+    assert descriptions[0]["form"] == descriptions[1]["form"]
+    assert descriptions[0]["files"].keys() == descriptions[1]["files"].keys()
+    for path in descriptions[0]["files"]:
+        if path.startswith("neighbors/"):
+            expected, found = (np.load(tmp_path / f"bundle-{number}" / path) for number in range(2))
+            np.testing.assert_array_equal(expected, found)
