@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from graphbox.compress.tables import CODEC_OF_PRECISION, table_error
+from graphbox.compress.tables import CODEC_OF_PRECISION, table_error, with_popularity
 from graphbox.errors import DoesNotFitError, UsageError
 from graphbox.row_codecs import ArrayRows, RowCodec, RowSource, TableShape, open_rows
 
@@ -70,21 +71,29 @@ class _State:
 
 
 def sampled_errors(
-    source: RowSource, codecs: Iterable[RowCodec] = tuple(CODEC_OF_PRECISION.values())
+    source: RowSource,
+    codecs: Iterable[RowCodec] = tuple(CODEC_OF_PRECISION.values()),
+    popularity: npt.NDArray[Any] | None = None,
 ) -> dict[str, float]:
     """Return the relative error of a table in each codec, measured on evenly spread rows.
 
     Args:
         source: the rows.
         codecs: to measure.
+        popularity: of the rows, [n]; None: not known, and codecs with tiers are left out.
 
     Raises:
         DataError: a codec cannot hold an element of the sample.
     """
     starts = np.unique(np.linspace(0, max(0, len(source) - _RUN_ROWS), _SAMPLED_RUNS).astype(np.int64))
-    runs = [source.block(int(start), int(start) + _RUN_ROWS) for start in starts]
-    sample = ArrayRows(np.concatenate(runs))
+    places = [slice(int(start), int(start) + _RUN_ROWS) for start in starts]
+    sample = ArrayRows(np.concatenate([source.block(place.start, place.stop) for place in places]))
     shape = TableShape(len(sample), sample.dim)
+    if popularity is None:
+        codecs = [codec for codec in codecs if "tiered(" not in codec.name]
+    else:
+        of_sample = np.concatenate([popularity[place] for place in places])
+        codecs = [with_popularity(codec, of_sample) for codec in codecs]
     return {
         codec.name: table_error(sample, open_rows(codec, codec.encode(sample), shape)).relative
         for codec in codecs

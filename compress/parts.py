@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
-from graphbox.artifact.manifest import TableSpec
 from graphbox.compress.dense import (
     Calibration,
     ConversionReport,
@@ -18,8 +17,15 @@ from graphbox.compress.dense import (
     layers_of,
 )
 from graphbox.compress.dense.prune import prune_neurons
+from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
-from graphbox.compress.tables import CODEC_OF_PRECISION, TableError, table_error
+from graphbox.compress.tables import (
+    SEARCHED_PRECISIONS,
+    TIERED_PRECISIONS,
+    TableError,
+    codec_of,
+    table_error,
+)
 from graphbox.deploy import DeployedModel
 
 __all__ = ["AUTO", "Changes", "Original", "commit_version", "dense_choices", "table_choices", "write_recipe"]
@@ -70,16 +76,20 @@ class Original:
         return self._calibration
 
 
-def table_choices(spec: TableSpec, given: str | None = None) -> tuple[str, ...]:
+def table_choices(artifact: Artifact, name: str, given: str | None = None) -> tuple[str, ...]:
     """Return the precisions that rows of a table can be written in, the largest first.
 
     Args:
-        spec: of the table.
+        artifact: the model version.
+        name: of the table.
         given: the only precision that is wanted.
     """
-    if spec.codec != UNCHANGED:
+    if artifact.manifest.tables[name].codec != UNCHANGED:
         return (UNCHANGED,)
-    return tuple(CODEC_OF_PRECISION) if given is None else (given,)
+    if given is not None:
+        return (given,)
+    is_known = popularity_of(artifact, name) is not None
+    return tuple(each for each in SEARCHED_PRECISIONS if is_known or each not in TIERED_PRECISIONS)
 
 
 def dense_choices(original: Original, given: str | None = None) -> tuple[str, ...]:
@@ -173,7 +183,8 @@ def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, ch
         if precision == UNCHANGED or spec.codec != UNCHANGED:
             writer.copy_table(artifact, name)
             continue
-        table, codec = artifact.table(name), CODEC_OF_PRECISION[precision]
+        table = artifact.table(name)
+        codec = codec_of(precision, popularity_of(artifact, name) if precision in TIERED_PRECISIONS else None)
         writer.add_table(name, spec.node_type, table, codec)
         changes.tables[name] = table_error(table, writer.stored_rows(name))
         applied.add(codec.name)

@@ -23,17 +23,20 @@ class Recipe:
         tables: codec of each table; tables that are not named stay as they are.
         float_layers: products of the ONNX part that stay float32.
         kept_neurons: fraction of the hidden neurons that are kept.
+        unchanged: tables that stay as they are, to be named; recipes that differ in nothing else are equal.
     """
 
     dense: str = UNCHANGED
     tables: Mapping[str, str] = field(default_factory=dict)
     float_layers: tuple[str, ...] = ()
     kept_neurons: float = 1.0
+    unchanged: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> str:
         """Digest of the recipe: equal recipes have equal keys, in any process."""
-        text = json.dumps(self.as_dict(), sort_keys=True)
+        methods = {key: value for key, value in self.as_dict().items() if key != "unchanged"}
+        text = json.dumps(methods, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -48,6 +51,7 @@ class Recipe:
             "tables": dict(self.tables),
             "float_layers": list(self.float_layers),
             "kept_neurons": self.kept_neurons,
+            "unchanged": list(self.unchanged),
         }
 
     @classmethod
@@ -58,18 +62,21 @@ class Recipe:
             tables=dict(values["tables"]),
             float_layers=tuple(values["float_layers"]),
             kept_neurons=values["kept_neurons"],
+            unchanged=tuple(values.get("unchanged", ())),
         )
 
     def __str__(self) -> str:
-        codecs = sorted(set(self.tables.values()))
-        rows = (
-            codecs[0]
-            if len(codecs) == 1
-            else ", ".join(f"{name} {self.tables[name]}" for name in self.tables)
-        )
-        parts = [f"dense {self.dense}", f"tables {rows or 'as they are'}"]
+        parts = [f"dense {self.dense}", f"tables {self._tables_text() or 'as they are'}"]
         if self.float_layers:
             parts.append(f"float32: {', '.join(self.float_layers)}")
         if self.kept_neurons < 1:
             parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
         return "; ".join(parts)
+
+    def _tables_text(self) -> str:
+        """Return the one codec of all tables, or the codec of each, those that stay as they are included."""
+        codecs = set(self.tables.values())
+        if len(codecs) == 1 and not self.unchanged:
+            return codecs.pop()
+        changed = [f"{name} {codec}" for name, codec in self.tables.items()]
+        return ", ".join([*changed, *(f"{name} {UNCHANGED}" for name in self.unchanged)]) if changed else ""

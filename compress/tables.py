@@ -3,23 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from graphbox.row_codecs import RowCodec, RowSource, row_codec
+from graphbox.errors import UnsupportedError
+from graphbox.row_codecs import ClusteredCodec, RowCodec, RowSource, TieredCodec, row_codec
 
-__all__ = ["CODEC_OF_PRECISION", "TableError", "table_error"]
+__all__ = [
+    "CODEC_OF_PRECISION",
+    "SEARCHED_PRECISIONS",
+    "TIERED_PRECISIONS",
+    "TableError",
+    "codec_of",
+    "table_error",
+    "with_popularity",
+]
 
 CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
     "float32": row_codec("float32"),
     "float16": row_codec("float16"),
     "int8": row_codec("int8_rowwise"),
+    "int4_clustered": row_codec("clustered(int4_rotated)"),
     "int4": row_codec("int4_rotated"),
+    "int4_int3_tiers": row_codec("clustered(tiered(int4_rotated,int3_rotated))"),
+    "int3_clustered": row_codec("clustered(int3_rotated)"),
     "int3": row_codec("int3_rotated"),
+    "int3_int2_tiers": row_codec("clustered(tiered(int3_rotated,int2_rotated))"),
+    "int2_clustered": row_codec("clustered(int2_rotated)"),
     "int2": row_codec("int2_rotated"),
 }
+"""By precision, the largest rows first."""
+
+TIERED_PRECISIONS: Final = ("int4_int3_tiers", "int3_int2_tiers")
+"""Those that need to know which rows are popular."""
+
+SEARCHED_PRECISIONS: Final = tuple(
+    precision for precision in CODEC_OF_PRECISION if precision not in {"int4", "int3", "int2"}
+)
+"""Those that a search tries: of few bits the clustered ones, with half the error for one more byte a row."""
+
+
+def codec_of(precision: str, popularity: npt.NDArray[Any] | None) -> RowCodec:
+    """Return the codec to encode a table with.
+
+    Args:
+        precision: as users name it.
+        popularity: of the table's rows, [n]; None: not known.
+
+    Raises:
+        UnsupportedError: tiers are wanted of a table whose popular rows are not known.
+    """
+    codec = CODEC_OF_PRECISION[precision]
+    if precision not in TIERED_PRECISIONS:
+        return codec
+    if popularity is None:
+        raise UnsupportedError(
+            f"expected a model that says which rows are read often for `{precision}`: links or lists of "
+            "neighbours; this one has none",
+            hint="choose another precision, such as int4_clustered",
+        )
+    return with_popularity(codec, popularity)
+
+
+def with_popularity(codec: RowCodec, popularity: npt.NDArray[Any]) -> RowCodec:
+    """Return a codec whose tiers are those of some rows."""
+    if isinstance(codec, ClusteredCodec):
+        return ClusteredCodec(with_popularity(codec.rest, popularity))
+    return replace(codec, popularity=popularity) if isinstance(codec, TieredCodec) else codec
+
 
 _BLOCK_ROWS: Final = 65_536
 

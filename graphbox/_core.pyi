@@ -449,6 +449,12 @@ class StoredRows:
         """
 
     @staticmethod
+    def of_clusters(clusters: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], centroids: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], rest: StoredRows) -> StoredRows:
+        """
+        Sums of a centroid and a row of `rest`: clusters uint8[n], centroids float32[k, dim].
+        """
+
+    @staticmethod
     def of_codebooks(codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], codebooks: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> StoredRows:
         """
         Sums of one row from each codebook: codes uint8[n, m], codebooks float32[m, 256, dim].

@@ -11,7 +11,9 @@ from graphbox.compress.search.choice import standard_error
 from graphbox.compress.search.search import Found
 from graphbox.compress.search.trials import Trial
 
-__all__ = ["Setting", "limit_texts", "progress_document", "report_document"]
+__all__ = ["Setting", "limit_texts", "popularity_drift", "progress_document", "report_document"]
+
+_BY_POPULARITY = "in_degree_"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def report_document(
         "points": [{**described(trial), "version": versions.get(trial.recipe.key)} for trial in found.points],
         "chosen": found.chosen.recipe.key,
         "metrics_test": dict(metrics_test),
+        "drift": popularity_drift(found.original.metrics, found.chosen.metrics, setting.metric),
         "rejected": [described(trial) for trial in found.rejected],
     }
 
@@ -79,6 +82,7 @@ def progress_document(
         "points": [],
         "chosen": None,
         "metrics_test": {},
+        "drift": [],
         "rejected": [],
         "failure": failure,
     }
@@ -121,6 +125,35 @@ def _bounds(limits: Limits, metric: str, original: float) -> dict[str, float | N
         "p99_ms": limits.max_p99_ms,
         "metric": max(least, default=None),
     }
+
+
+def popularity_drift(
+    original: Mapping[str, float], chosen: Mapping[str, float], metric: str
+) -> list[dict[str, Any]]:
+    """Return the metric of both models by how popular the targets are, the most popular first.
+
+    Compression that spends its bits on popular rows may cost the others more than the metric shows.
+
+    Args:
+        original: metrics of the original on the validation part.
+        chosen: those of the chosen model.
+        metric: the one that decides.
+
+    Returns:
+        For each group ``group`` (of in-degrees in training), ``positives``, ``original`` and ``chosen``;
+        nothing where the metric is not measured by popularity.
+    """
+    prefix = f"{metric}_{_BY_POPULARITY}"
+    return [
+        {
+            "group": name.removeprefix(f"{metric}_"),
+            "positives": int(original.get(f"positives_{name.removeprefix(f'{metric}_')}", 0)),
+            "original": value,
+            "chosen": chosen[name],
+        }
+        for name, value in original.items()
+        if name.startswith(prefix) and name in chosen
+    ]
 
 
 def limit_texts(limits: Limits) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from graphbox.compress.recipe import Recipe
 from graphbox.compress.search.choice import choose, infeasible, refusal
 from graphbox.compress.search.pareto import pareto_indices, spread_out
 from graphbox.compress.search.sampler import objectives, propose
-from graphbox.compress.search.space import Space, ladder
+from graphbox.compress.search.space import Space, ladder, parts_alone
 from graphbox.compress.search.trials import Latency, Trial, TrialLog
 from graphbox.compress.search.workbench import Workbench
 from graphbox.errors import UnsupportedError
@@ -72,7 +72,7 @@ def search(
     budget: Budget,
     report: Report | None = None,
     check: Callable[[], None] | None = None,
-    suggestions: Sequence[Recipe] = (),
+    suggest: Callable[[Sequence[Trial]], Sequence[Recipe]] = lambda _: (),
 ) -> Found:
     """Try recipes and return the models within the limits that none beats in size, latency and quality.
 
@@ -85,7 +85,7 @@ def search(
         budget: trials and time.
         report: called with each finished trial.
         check: called before each trial; raises to stop.
-        suggestions: recipes to try after the ladder, before the proposals.
+        suggest: returns recipes to try after the ladder, given the trials so far.
 
     Raises:
         GateError: no model is within the limits; the message has the nearest one and the limit that binds.
@@ -96,8 +96,7 @@ def search(
     limits.check_metrics(original.metrics)
     value = original.metrics[metric]
     began = time.monotonic()
-    known = [*((recipe, "ladder") for recipe in ladder(space)), *((each, "budget") for each in suggestions)]
-    steps = iter([step for step in known if log.find(step[0]) is None])
+    steps = (step for step in _known_steps(space, log, suggest) if log.find(step[0]) is None)
     while len(log) < budget.trials and not (budget.seconds and time.monotonic() - began >= budget.seconds):
         if check is not None:
             check()
@@ -112,6 +111,17 @@ def search(
         if report is not None:
             report(trial, len(log), budget.trials)
     return _decide(bench, original, list(log), limits, metric)
+
+
+def _known_steps(
+    space: Space, log: TrialLog, suggest: Callable[[Sequence[Trial]], Sequence[Recipe]]
+) -> Iterator[tuple[Recipe, str]]:
+    """Give recipes to try before the proposals; the suggestions follow from trials of the ladder alone."""
+    first = list(ladder(space))
+    yield from ((recipe, "ladder") for recipe in first)
+    tried = [log.find(recipe) for recipe in first]
+    yield from ((recipe, "budget") for recipe in suggest([trial for trial in tried if trial is not None]))
+    yield from ((recipe, "ladder") for recipe in parts_alone(space))
 
 
 def _original(bench: Workbench, log: TrialLog) -> Trial:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from graphbox.compress.recipe import UNCHANGED, Recipe
+from graphbox.compress.tables import CODEC_OF_PRECISION
 
-__all__ = ["Choice", "Space", "ladder"]
+__all__ = ["Choice", "Space", "ladder", "parts_alone", "probes"]
 
 _MOST_FLOAT_LAYERS = 3
+_TABLES_TO_COMPARE = 2
 
 Choice = str | int | float
 """Value of one parameter."""
@@ -52,6 +54,7 @@ class Space:
             tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
             float_layers=tuple(sorted(self.layers[:float_layers])),
             kept_neurons=float(values.get("kept_neurons", self.kept_neurons[0])),
+            unchanged=tuple(name for name, codec in codecs.items() if codec == UNCHANGED),
         )
 
     def values(self, recipe: Recipe) -> dict[str, Choice]:
@@ -75,21 +78,51 @@ class Space:
 
 
 def ladder(space: Space) -> Iterator[Recipe]:
-    """Give the recipes that a search tries first, from large to small: the same method for all tables.
+    """Give the recipes that a search tries first, from large to small: the same codec for all tables.
 
-    The original; each codec with the first method of the ONNX part, since a short search should have seen
-    small models; each codec alone; each method alone. Other combinations are left to the sampler.
+    The original; each codec with the first method of the ONNX part; each table alone in its smallest codec,
+    which shows the tables that quality depends on.
     """
-    codecs = list(dict.fromkeys(codec for known in space.tables.values() for codec in known))
-    uniform: list[dict[str, Choice]] = [
-        {f"table.{name}": codec if codec in known else known[-1] for name, known in space.tables.items()}
-        for codec in codecs
-    ] or [{}]
+    both = [{**rows, **_first_method(space)} for rows in _uniform(space)]
+    yield from _distinct(space, [*_uniform(space)[:1], *both])
+    yield from probes(space).values()
+
+
+def probes(space: Space) -> dict[str, Recipe]:
+    """Return by table the recipe in which it alone is in its smallest codec; none of a single table."""
+    names = [name for name, known in space.tables.items() if len(known) > 1]
+    if len(names) < _TABLES_TO_COMPARE:
+        return {}
+    alone = [{f"table.{name}": space.tables[name][-1], **_first_method(space)} for name in names]
+    return dict(zip(names, _distinct(space, alone), strict=True))
+
+
+def parts_alone(space: Space) -> Iterator[Recipe]:
+    """Give the recipes of each method alone and of each codec alone; other ones are left to the sampler."""
     methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
-    both = [{**rows, **method} for rows in uniform for method in methods[1:2]]
-    steps: list[dict[str, Choice]] = [*uniform[:1], *both, *uniform, *methods]
-    recipes = [space.recipe(_complete(space, dict(values))) for values in steps]
-    yield from {recipe.key: recipe for recipe in recipes}.values()
+    yield from _distinct(space, [*methods, *_uniform(space)])
+
+
+def _uniform(space: Space) -> list[dict[str, Choice]]:
+    """Return the same codec for all tables; for those that it does not suit, the next more precise one."""
+    order = list(CODEC_OF_PRECISION)
+    codecs = sorted({codec for known in space.tables.values() for codec in known}, key=order.index)
+
+    def suited(codec: str, known: tuple[str, ...]) -> str:
+        return [each for each in known if order.index(each) <= order.index(codec) or each == known[0]][-1]
+
+    return [
+        {f"table.{name}": suited(codec, known) for name, known in space.tables.items()} for codec in codecs
+    ] or [{}]
+
+
+def _first_method(space: Space) -> dict[str, Choice]:
+    return {"dense": space.dense[:2][-1]}
+
+
+def _distinct(space: Space, steps: list[dict[str, Choice]]) -> Iterable[Recipe]:
+    recipes = [space.recipe(_complete(space, values)) for values in steps]
+    return {recipe.key: recipe for recipe in recipes}.values()
 
 
 def _complete(space: Space, values: dict[str, Choice]) -> dict[str, Choice]:

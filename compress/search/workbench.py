@@ -6,7 +6,7 @@ import itertools
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,12 @@ from graphbox.compress.budget import BudgetedTable, choose_codecs, sampled_error
 from graphbox.compress.dense import dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
 from graphbox.compress.parts import Original, commit_version, write_recipe
+from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
+from graphbox.compress.search.space import Space, probes
 from graphbox.compress.search.trials import Latency, Trial
-from graphbox.compress.tables import CODEC_OF_PRECISION
+from graphbox.compress.tables import CODEC_OF_PRECISION, SEARCHED_PRECISIONS
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.errors import DataError, FormatError, GateError, UnsupportedError
@@ -35,6 +37,8 @@ _REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 _COMPARED = "int8"
 _LAYERS_TO_COMPARE = 2
 _TABLES_TO_DIVIDE = 2
+_MOST_PAIRS = 4
+_LEAST_SHARE, _LEAST_ERROR = 0.05, 1e-6
 
 
 @dataclass(frozen=True)
@@ -165,44 +169,56 @@ class Workbench:
         for name, spec in self._artifact.manifest.tables.items():
             if spec.codec == UNCHANGED and spec.rows:
                 try:
-                    found = sampled_errors(self._artifact.table(name))
+                    found = sampled_errors(
+                        self._artifact.table(name), popularity=popularity_of(self._artifact, name)
+                    )
                 except DataError:  # beyond float16: trials are refused with the reason
                     continue
                 errors[name] = {
-                    precision: found[codec.name] for precision, codec in CODEC_OF_PRECISION.items()
+                    precision: found[codec.name]
+                    for precision, codec in CODEC_OF_PRECISION.items()
+                    if codec.name in found
                 }
         return errors
 
-    def suggestions(self, errors: Mapping[str, Mapping[str, float]], dense: str) -> list[Recipe]:
-        """Return recipes whose tables differ: the least error for bytes halfway between two codecs.
+    def suggestions(
+        self, space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial]
+    ) -> list[Recipe]:
+        """Return recipes whose tables differ: the least error for a codec's bytes, and halfway to the next.
+
+        The squared error of a table weighs what the metric lost when that table alone was in its smallest
+        codec.
 
         Args:
+            space: methods for each part.
             errors: see `table_errors`.
-            dense: method of the ONNX part.
+            trials: of the ladder.
         """
-        specs = self._artifact.manifest.tables
         if len(errors) < _TABLES_TO_DIVIDE:
             return []
+        specs, weights = self._artifact.manifest.tables, _weights(space, errors, trials, self._metric)
         tables = [
             BudgetedTable(
                 name,
                 specs[name].rows,
                 specs[name].dim,
-                {CODEC_OF_PRECISION[precision].name: error for precision, error in found.items()},
+                {CODEC_OF_PRECISION[each].name: found[each] for each in space.tables[name] if each in found},
+                weights.get(name),
             )
             for name, found in errors.items()
         ]
+        codecs = [CODEC_OF_PRECISION[each] for each in SEARCHED_PRECISIONS]
         precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
-        totals = [
-            sum(codec.bytes_of(each.rows, each.dim) for each in tables)
-            for codec in CODEC_OF_PRECISION.values()
-        ]
+        totals = [sum(codec.bytes_of(each.rows, each.dim) for each in tables) for codec in codecs]
         recipes = []
-        for larger, smaller in itertools.pairwise(totals):
-            codecs = choose_codecs(tables, (larger + smaller) // 2).codecs
-            chosen = {name: precision_of[codec.name] for name, codec in codecs.items()}
-            recipes.append(Recipe(dense, {name: each for name, each in chosen.items() if each != UNCHANGED}))
-        return recipes
+        pairs = list(itertools.pairwise(totals))[-_MOST_PAIRS:]
+        for budget in (
+            size for larger, smaller in reversed(pairs) for size in ((larger + smaller) // 2, larger)
+        ):
+            chosen = choose_codecs(tables, budget, codecs).codecs
+            values = {f"table.{name}": precision_of[codec.name] for name, codec in chosen.items()}
+            recipes.append(space.recipe({"dense": space.dense[:2][-1], **values}))
+        return list({recipe.key: recipe for recipe in recipes}.values())
 
     @property
     def can_prune(self) -> bool:
@@ -229,6 +245,26 @@ class Workbench:
         reports = bench_together({"": self.original, **models}, (batch,), seconds or self._target.seconds)
         original = reports[""].batches[0]
         return {name: _latency(reports[name].batches[0], original) for name in models}
+
+
+def _weights(
+    space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial], metric: str
+) -> dict[str, float]:
+    """Return by table what the metric lost for a squared relative error; empty: it was not measured."""
+    measured = {trial.recipe.key: trial.metrics[metric] for trial in trials if trial.state == "measured"}
+    dense = space.recipe({"dense": space.dense[:2][-1]})
+    alone = {name: recipe for name, recipe in probes(space).items() if name in errors}
+    if dense.key not in measured or any(recipe.key not in measured for recipe in alone.values()):
+        return {}
+    lost = {name: measured[dense.key] - measured[recipe.key] for name, recipe in alone.items()}
+    # What is lost is noisy: a table that seems to lose nothing still weighs a little.
+    least = _LEAST_SHARE * max(lost.values(), default=0.0)
+    if least <= 0:
+        return {}
+    return {
+        name: max(each, least) / max(errors[name][space.tables[name][-1]], _LEAST_ERROR) ** 2
+        for name, each in lost.items()
+    }
 
 
 def _latency(found: BatchLatency, original: BatchLatency) -> Latency:

@@ -23,6 +23,7 @@ from graphbox.artifact import (
     TableSpec,
     TensorsForm,
     TriplesForm,
+    neighbor_files,
 )
 from graphbox.artifact.arrays import write_array
 from graphbox.deploy.click import ascending_keys
@@ -66,8 +67,7 @@ def write_bundle(artifact: Artifact, folder: Path) -> None:
             bundle.add_targets(form.query_types, form.tables.values())
         case PaddedBlockForm():
             bundle.add_targets(form.query_types, (n for rows in form.rows.values() for n in rows.tables))
-            groups = [group for layer in form.layers for group in layer.groups]
-            bundle.copy(path for group in groups for path in (group.counts, group.neighbors, group.weights))
+            bundle.add_lists(form)
         case FieldsForm():
             bundle.add_fields(form)
         case TriplesForm():
@@ -90,6 +90,7 @@ class _Bundle:
         self._keys: dict[str, str] = {}
         self._links: dict[str, str] = {}
         self._targets: dict[str, dict[str, Any]] = {}
+        self._form = artifact.preprocess
 
     def add_targets(self, query_types: Iterable[str], tables: Iterable[str]) -> None:
         """Add the tables that a model reads or ranks, and the ids that are asked for or shown."""
@@ -120,6 +121,18 @@ class _Bundle:
                 self._links[relation] = self._write_array(f"links/{number}.npy", pairs.astype("<i4"))
         self._add_first({tensor.name: 1 for tensor in artifact.manifest.inputs})
 
+    def add_lists(self, form: PaddedBlockForm) -> None:
+        """Add neighbour lists as arrays; the page reads no Parquet."""
+        groups = [group for layer in form.layers for group in layer.groups]
+        paths = neighbor_files.array_paths(form)
+        for group in {group.neighbors: group for group in groups if group.neighbors in paths}.values():
+            lists = self._artifact.neighbor_lists(group)
+            for path, array in ((group.counts, lists.counts), (group.neighbors, lists.neighbors)):
+                self._write_array(paths[path], array)
+        every = [path for group in groups for path in (group.counts, group.neighbors, group.weights)]
+        self.copy(path for path in every if path not in paths)
+        self._form = neighbor_files.renamed(form, paths)
+
     def copy(self, paths: Iterable[str | None]) -> None:
         """Copy files of the model version; None is passed over."""
         artifact = self._artifact
@@ -147,7 +160,7 @@ class _Bundle:
                 "inputs": [tensor.model_dump() for tensor in manifest.onnx.inputs],
                 "outputs": [tensor.model_dump() for tensor in manifest.onnx.outputs],
             }
-        form = self._artifact.preprocess.model_dump(mode="json")
+        form = self._form.model_dump(mode="json")
         content = {
             "format": _FORMAT,
             "format_version": _FORMAT_VERSION,

@@ -189,8 +189,8 @@ def _write_neighbors(
     stays[numbers[group.target].kept] = True
     chosen = (neighbors >= 0) & stays[number_of_list // count.shape[1]]
     counts = np.bincount(number_of_list[chosen], minlength=count.size).reshape(count.shape)
-    writer.add_array(group.counts, counts[stays].astype(np.uint16))
-    writer.add_array(group.neighbors, neighbors[chosen])
+    writer.add_list_array(group.counts, counts[stays].astype(np.uint16))
+    writer.add_list_array(group.neighbors, neighbors[chosen])
     if group.weights is not None and lists.weights is not None:
         writer.add_array(group.weights, lists.weights[chosen])
     if group.source_scales is not None:

@@ -204,19 +204,27 @@ class Links:
                 if node_type in counts:
                     _check_highest(int(keys[-1]) >> 32, counts[node_type], relation)
 
-    def counts(self, node_type: str, nodes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def counts(
+        self, node_type: str, nodes: int, *, with_held_out: bool = True
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many links leave and how many reach each of a type's ``nodes`` nodes, int64 [nodes].
+
+        Args:
+            node_type: of the nodes.
+            nodes: their number.
+            with_held_out: whether links that were kept from training count.
 
         Raises:
             FormatError: a link names a node beyond them.
         """
         out, into = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
         for (source_type, relation, target_type), links in self._relations.items():
+            keys = links.keys if with_held_out else links.keys[~links.held_out]
             for end_type, count, ends in (
-                (source_type, out, links.keys >> np.uint64(32)),
-                (target_type, into, links.keys & np.uint64(0xFFFFFFFF)),
+                (source_type, out, keys >> np.uint64(32)),
+                (target_type, into, keys & np.uint64(0xFFFFFFFF)),
             ):
-                if end_type != node_type:
+                if end_type != node_type or not len(ends):
                     continue
                 _check_highest(int(ends.max()), nodes, relation)
                 np.add(count, np.bincount(ends.astype(np.int64), minlength=nodes), out=count)

@@ -50,8 +50,10 @@ class RelationGroup(Record):
     Attributes:
         edge_types: ``R`` triples ``(source, relation, target)`` with the same source and the same
             target; nodes of the target aggregate nodes of the source.
-        counts: a ``uint16 [nodes of target, R]`` array: the lengths of the lists.
-        neighbors: an ``int32 [sum of counts]`` array of source node indices.
+        counts: a ``uint16 [nodes of target, R]`` array: the lengths of the lists; or a
+            Parquet file of R columns.
+        neighbors: an ``int32 [sum of counts]`` array of source node indices; or a Parquet file of
+            one column.
         normalization: the weight of each of a list's ``n`` neighbours: ``mean`` 1 / n, ``square_root``
             1 / sqrt(n), ``table`` the value in ``weights``; ``none``: the model reads no weights.
         weights: a ``float32 [sum of counts]`` array, for the normalization ``table``.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphbox.artifact import neighbor_files
 from graphbox.artifact.array_bundle import Arrays
 from graphbox.artifact.copies import DAMAGED_HINT, Copies, PrivateCopies, copies_in_use
 from graphbox.artifact.ids import Id, Ids
@@ -23,6 +24,7 @@ from graphbox.artifact.links import COLUMNS as LINK_COLUMNS
 from graphbox.artifact.links import NO_LINKS, Links
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
 from graphbox.artifact.onnx_inspection import inspect_onnx
+from graphbox.artifact.parquet_files import ROWS_OF_ANY_FILE
 from graphbox.artifact.preprocess import (
     FieldsForm,
     LookupForm,
@@ -40,7 +42,7 @@ from graphbox.row_codecs import TableShape, open_rows, row_codec
 
 _MAX_JSON_BYTES = 64 << 20
 _MAX_ONNX_BYTES = (1 << 31) - 1  # a protobuf message is never larger
-_ROWS_PER_BYTE, _ROWS_OF_ANY_FILE = 16, 1 << 24  # of Parquet: equal rows take next to no bytes, but memory
+_ROWS_PER_BYTE = 16  # of Parquet, beyond those of any file
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +180,9 @@ class Artifact:
         Raises:
             FormatError: when the arrays do not fit together, or a neighbour is out of range.
         """
-        counts = self._array(group.counts, "<u2", (len(self.ids(group.target)), len(group.edge_types)))
+        counts = self._list_array(group.counts, "<u2", (len(self.ids(group.target)), len(group.edge_types)))
         start = self._derived(group.counts, "starts", lambda: _list_starts(counts))["starts"]
-        neighbors = self._array(group.neighbors, "<i4", (int(start[-1]),))
+        neighbors = self._list_array(group.neighbors, "<i4", (int(start[-1]),))
         sources = len(self.ids(group.source))
         if len(neighbors) and not 0 <= int(neighbors.min()) <= int(neighbors.max()) < sources:
             raise FormatError(
@@ -189,6 +191,27 @@ class Artifact:
             )
         weights = None if group.weights is None else self._array(group.weights, "<f4", neighbors.shape)
         return NeighborLists(start[:-1].reshape(counts.shape), counts, neighbors, weights)
+
+    def _list_array(self, name: str, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return an array of neighbour lists, from a ``.npy`` file or the columns of a Parquet file."""
+        if not name.endswith(neighbor_files.SUFFIX):
+            return self._array(name, dtype, shape)
+        file = self._file(name)
+
+        def build() -> Arrays:
+            content = self._copies.content(file, self.manifest.files[name])
+            columns = [str(number) for number in range(shape[1] if len(shape) > 1 else 1)]
+            table = read_parquet(file, columns, content=content)
+            return {"values": neighbor_files.array_of_columns(table, dtype, file)}
+
+        found = self._derived(name, "values", build)["values"]
+        if found.shape != (*shape, 1)[:2]:
+            raise FormatError(
+                f"expected {shape[0]} rows of {(*shape, 1)[1]} columns, received {found.shape[0]} of "
+                f"{found.shape[1]}",
+                where=str(file),
+            )
+        return found.reshape(shape)
 
     def array(self, name: str, dtype: str) -> npt.NDArray[Any]:
         """Return an array that ``preprocess.json`` names, of a type like ``<f4`` and any shape.
@@ -379,7 +402,7 @@ def read_parquet(
         rows: that it has to have; None: any number that its size allows.
         content: of the file; None: it is read.
     """
-    most = _ROWS_PER_BYTE * (file.stat().st_size if content is None else len(content)) + _ROWS_OF_ANY_FILE
+    most = _ROWS_PER_BYTE * (file.stat().st_size if content is None else len(content)) + ROWS_OF_ANY_FILE
     source = file if content is None else pa.BufferReader(content)
     try:
         found = pq.read_metadata(source)

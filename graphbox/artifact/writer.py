@@ -17,12 +17,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from graphbox.artifact import neighbor_files
 from graphbox.artifact.arrays import write_array, write_row_blocks
 from graphbox.artifact.copies import sha256_of
 from graphbox.artifact.ids import Id, Ids
+from graphbox.artifact.links import COLUMNS as LINK_COLUMNS
 from graphbox.artifact.links import Links
 from graphbox.artifact.lookup_form import LookupForm, UnknownIds
 from graphbox.artifact.manifest import (
@@ -40,8 +41,9 @@ from graphbox.artifact.manifest import (
     is_plain_name,
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
-from graphbox.artifact.preprocess import FieldsForm, Preprocess, TensorsForm, TriplesForm
-from graphbox.artifact.reader import Artifact
+from graphbox.artifact.parquet_files import write_columns, write_ids, write_links
+from graphbox.artifact.preprocess import FieldsForm, PaddedBlockForm, Preprocess, TensorsForm, TriplesForm
+from graphbox.artifact.reader import Artifact, read_parquet
 from graphbox.artifact.rows import mean_row
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk
@@ -123,7 +125,7 @@ class ArtifactWriter:
         values = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _id_array(ids, node_type)
         checked = Ids(values, node_type)
         path = f"ids/{node_type if is_plain_name(node_type) else len(self._ids)}.parquet"
-        pq.write_table(pa.table({"id": checked.to_arrow()}), self._place(path), compression="zstd")
+        write_ids(self._place(path), checked.to_arrow())
         self._ids[node_type] = (path, checked)
         return checked
 
@@ -213,8 +215,11 @@ class ArtifactWriter:
         )
 
     def copy_rest(self, artifact: Artifact) -> None:
-        """Take over what is neither ids nor tables nor ONNX: how ids become feeds, neighbours, links."""
-        manifest = artifact.manifest
+        """Take over what is neither ids nor tables nor ONNX: how ids become feeds, neighbours, links.
+
+        Neighbour lists and links are written in their smallest encodings.
+        """
+        manifest, form = artifact.manifest, artifact.preprocess
         own = {
             manifest.preprocess,
             manifest.example_request,
@@ -222,13 +227,38 @@ class ArtifactWriter:
         }
         if manifest.onnx is not None:
             own.add(manifest.onnx.path)
+        if isinstance(form, PaddedBlockForm):
+            form, packed = self._pack_lists(artifact, form)
+            own |= packed
+        if manifest.links is not None:
+            self.set_links(read_parquet(artifact.path / manifest.links, LINK_COLUMNS))
+            own.add(manifest.links)
         for path in manifest.files:
             if path not in own and not path.startswith("tables/"):
                 shutil.copyfile(artifact.path / path, self._place(path))
-        self.set_preprocess(artifact.preprocess)
-        self._links, self._network = manifest.links, manifest.network
+        self.set_preprocess(form)
+        self._network = manifest.network
         if isinstance(artifact.preprocess, FieldsForm | TriplesForm | TensorsForm):
             self._example = artifact.example_inputs()
+
+    def _pack_lists(self, artifact: Artifact, form: PaddedBlockForm) -> tuple[PaddedBlockForm, set[str]]:
+        """Write neighbour lists as Parquet files; return the form with their paths, and the old ones."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for group in (group for layer in form.layers for group in layer.groups):
+            if group.neighbors not in arrays:
+                lists = artifact.neighbor_lists(group)
+                arrays |= {group.counts: lists.counts, group.neighbors: lists.neighbors}
+        paths = neighbor_files.packed_paths(form, {path: len(array) for path, array in arrays.items()})
+        for path, new in paths.items():
+            self.add_list_array(new, arrays[path])
+        return neighbor_files.renamed(form, paths), set(paths)
+
+    def add_list_array(self, path: str, array: npt.NDArray[Any]) -> None:
+        """Write an array of neighbour lists, [n] or [n, k], in the format that the path's suffix names."""
+        if path.endswith(neighbor_files.SUFFIX):
+            write_columns(self._place(path), array.reshape(len(array), -1))
+        else:
+            self.add_array(path, array)
 
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
@@ -281,7 +311,7 @@ class ArtifactWriter:
 
     def set_links(self, links: pa.Table) -> None:
         """Write known links; see `graphbox.artifact.links.links_table`."""
-        pq.write_table(links, self._place(LINKS_FILE), compression="zstd")
+        write_links(self._place(LINKS_FILE), links)
         self._links = LINKS_FILE
 
     def set_network(self, write: Callable[[Path], None]) -> None:
@@ -396,7 +426,7 @@ class ArtifactWriter:
         """Return two ids worth asking about: of linked nodes, or the first there are."""
         order = np.arange(min(_EXAMPLE_IDS, len(ids)))
         if self._links is not None:
-            links = Links(pq.read_table(self._partial / self._links))
+            links = Links(read_parquet(self._partial / self._links, LINK_COLUMNS))
             order = np.concatenate([links.most_linked(ids.node_type, len(ids)), order])
         return ids.take(list(dict.fromkeys(order.tolist()))[:_EXAMPLE_IDS])
 

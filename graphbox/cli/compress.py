@@ -35,8 +35,13 @@ class RowPrecision(StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     INT8 = "int8"
+    INT4_CLUSTERED = "int4_clustered"
     INT4 = "int4"
+    INT4_INT3_TIERS = "int4_int3_tiers"
+    INT3_CLUSTERED = "int3_clustered"
     INT3 = "int3"
+    INT3_INT2_TIERS = "int3_int2_tiers"
+    INT2_CLUSTERED = "int2_clustered"
     INT2 = "int2"
 
 

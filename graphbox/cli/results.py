@@ -175,6 +175,19 @@ def _print_search(name: str, search: Mapping[str, Any], console: Console) -> Non
     ]
     headings = ("version", "recipe", "size", metric_name, "p50 ms", "p99 ms")
     console.print(table(f"Versions of {name} that none beats in all three", headings, rows))
+    drift = [
+        (
+            each["group"].replace("_", " "),
+            f"{each['positives']:,}",
+            metric(each["original"]),
+            metric(each["chosen"]),
+            f"{each['chosen'] - each['original']:+.4f}",
+        )
+        for each in search["drift"]
+    ]
+    if drift:
+        columns = ("links in training", "positives", "original", "chosen", "change")
+        console.print(table(f"{metric_name} by popularity of the targets", columns, drift, columns[1:]))
     tried, refused = len(search["trials"]), sum(each["state"] == "refused" for each in search["trials"])
     console.print(
         f"{tried} models were tried, {refused} of them refused; the report is {search['report']}",

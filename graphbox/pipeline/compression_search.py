@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphbox.compress.search import Found, Setting, Space, Trial, TrialLog, Workbench
     from graphbox.deploy import DeployedModel
 
-_FORMAT = 1
+_FORMAT = 2
 _NEURONS = (1.0, 0.75, 0.5, 0.25)
 
 
@@ -152,7 +152,6 @@ def _search(
     wanted = settings.search or SearchConfig()
     space = _space(settings, workbench, setting.layer_errors)
     is_fixed = "tables" in settings.model_fields_set
-    suggestions = [] if is_fixed else workbench.suggestions(setting.table_errors, space.dense[:2][-1])
     seconds = None if wanted.minutes is None else 60 * wanted.minutes
 
     def report(trial: Trial, done: int, most: int) -> None:
@@ -168,7 +167,7 @@ def _search(
         Budget(wanted.trials, seconds, wanted.seed),
         report,
         watch.check,
-        suggestions,
+        lambda trials: [] if is_fixed else workbench.suggestions(space, setting.table_errors, trials),
     )
 
 
@@ -192,7 +191,9 @@ def _space(settings: CompressConfig, workbench: Workbench, layer_errors: Mapping
 
     given, original = settings.model_fields_set, workbench.parts
     rows = settings.tables if "tables" in given else None
-    tables = {name: table_choices(spec, rows) for name, spec in original.artifact.manifest.tables.items()}
+    tables = {
+        name: table_choices(original.artifact, name, rows) for name in original.artifact.manifest.tables
+    }
     dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(tables=tables, dense=dense, layers=tuple(layer_errors), kept_neurons=kept)

@@ -4,6 +4,7 @@ Tables are encoded in NumPy, in blocks, and decoded by the native core, which is
 opened. Neither torch nor training is needed.
 """
 
+from graphbox.row_codecs.clustered import ClusteredCodec
 from graphbox.row_codecs.codec import (
     ArrayPart,
     ArrayRows,
@@ -28,6 +29,7 @@ __all__ = [
     "ArrayRows",
     "ArraySpec",
     "Arrays",
+    "ClusteredCodec",
     "Float16Codec",
     "Float32Codec",
     "Int8RowwiseCodec",

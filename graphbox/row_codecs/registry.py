@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from graphbox.errors import UsageError, did_you_mean
+from graphbox.row_codecs.clustered import ClusteredCodec
 from graphbox.row_codecs.codec import RowCodec
 from graphbox.row_codecs.float16 import Float16Codec
 from graphbox.row_codecs.float32 import Float32Codec
@@ -29,11 +30,12 @@ _PLAIN: Final[dict[str, RowCodec]] = {
     )
 }
 _OF_PARAMETERS: Final[dict[str, Callable[[list[str]], RowCodec]]] = {
+    "clustered": lambda parameters: _clustered(*parameters),
     "residual": lambda parameters: _residual(*parameters),
     "tiered": lambda parameters: _tiered(*parameters),
 }
 
-CODEC_NAMES: Final = (*_PLAIN, "residual(m)", "tiered(hot,cold)")
+CODEC_NAMES: Final = (*_PLAIN, "clustered(rest)", "residual(m)", "tiered(hot,cold)")
 """Names as users read them."""
 
 _WITH_PARAMETERS: Final = re.compile(r"(\w+)\((.*)\)")
@@ -62,7 +64,11 @@ def row_codec(name: str) -> RowCodec:
 
 def _parameters(text: str) -> list[str]:
     """Return parameters between commas that are in no parentheses of their own."""
-    return re.findall(r"[^,()]+(?:\([^()]*\))?", text)
+    return re.findall(r"[^,()]+(?:\((?:[^()]|\([^()]*\))*\))?", text)
+
+
+def _clustered(rest: str) -> RowCodec:
+    return ClusteredCodec(row_codec(rest))
 
 
 def _residual(books: str) -> RowCodec:

@@ -9,6 +9,7 @@ import gzip
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphbox.artifact import Artifact, ArtifactWriter
+from graphbox.compress.parts import commit_version
+from graphbox.compress.tables import with_popularity
 from graphbox.deploy import (
     DeployedClick,
     DeployedKnowledgeGraph,
@@ -29,7 +32,7 @@ from graphbox.deploy import (
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.model_import import add_model
 from graphbox.pipeline import run
-from graphbox.row_codecs import TieredCodec, row_codec
+from graphbox.row_codecs import row_codec
 from graphbox.workspace import Workspace
 from tests.row_codecs.reference import CODECS
 from tests.train.atlas import facts
@@ -139,20 +142,37 @@ def write_tensors(folder: Path) -> dict[str, Any]:
         return {"tensors/1": {"digest": model.manifest.digest, "outputs": tensor_answers(model)}}
 
 
-def write_rows(folder: Path) -> dict[str, Any]:
-    """Write a table in each row codec; return what its first rows decode to, by path. Needs faiss."""
-    shutil.rmtree(folder / "rows", ignore_errors=True)
+def write_rows(folder: Path, number: int, codecs: Iterable[str]) -> dict[str, Any]:
+    """Write a table in each of some codecs; return what its first rows decode to, by path. Needs faiss."""
+    path = folder / "rows" / str(number)
+    shutil.rmtree(path, ignore_errors=True)
     rows = np.random.default_rng(0).standard_normal((ITEMS, ITEM_DIM), np.float32)
-    with ArtifactWriter(folder / "rows" / "1") as writer:
+    with ArtifactWriter(path) as writer:
         writer.add_ids("item", range(ITEMS))
-        for number, name in enumerate(CODECS):
-            codec = row_codec(name)
-            if isinstance(codec, TieredCodec):
-                codec = TieredCodec(codec.hot, codec.cold, np.arange(ITEMS) % 7)
-            writer.add_table(f"rows-{number}", "item", rows, codec)
+        for place, name in enumerate(codecs):
+            codec = with_popularity(row_codec(name), np.arange(ITEMS) % 7)
+            writer.add_table(f"rows-{place}", "item", rows, codec)
         writer.set_lookup("item", {"item": "rows-0"}, "refuse")
-        version = writer.commit(name="rows", version=1, kind="embedding", task=None, dim=ITEM_DIM, targets={})
-    return {"rows/1": {"digest": version.manifest.digest, "tables": row_answers(version)}}
+        version = writer.commit(
+            name="rows", version=number, kind="embedding", task=None, dim=ITEM_DIM, targets={}
+        )
+    return {f"rows/{number}": {"digest": version.manifest.digest, "tables": row_answers(version)}}
+
+
+def write_packed(folder: Path) -> dict[str, Any]:
+    """Write an encoder as compressed versions are, with its neighbour lists in Parquet files."""
+    original = Artifact.open(folder / "encoder" / "1")
+    shutil.rmtree(folder / "encoder" / "3", ignore_errors=True)
+    with ArtifactWriter(folder / "encoder" / "3") as writer:
+        for node_type in original.node_types:
+            writer.add_ids(node_type, original.ids(node_type).to_arrow())
+        for name in original.manifest.tables:
+            writer.copy_table(original, name)
+        writer.copy_onnx(original)
+        writer.copy_rest(original)
+        version = commit_version(original, writer, 3, [])
+    answers = json.loads((folder / "expected.json").read_text())["encoder/1"]
+    return {"encoder/3": answers | {"digest": version.manifest.digest}}
 
 
 def row_answers(artifact: Artifact) -> dict[str, list[list[float]]]:
@@ -169,5 +189,7 @@ def tensor_answers(model: DeployedModel) -> dict[str, Any]:
 
 if __name__ == "__main__":
     path = FOLDER / "expected.json"
-    expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER) | write_rows(FOLDER)
+    expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER)
+    expected |= write_rows(FOLDER, 1, [name for name in CODECS if "clustered" not in name])
+    expected |= write_rows(FOLDER, 2, [name for name in CODECS if "clustered" in name]) | write_packed(FOLDER)
     path.write_text(json.dumps(expected, indent=1) + "\n")

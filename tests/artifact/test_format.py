@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[1] / "formats" / "artifact-1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 
 
-@pytest.mark.parametrize("version", ["embedding/1", "encoder/1", "encoder/2"])
+@pytest.mark.parametrize("version", ["embedding/1", "encoder/1", "encoder/2", "encoder/3"])
 def test_version_1_still_answers_the_same(version: str) -> None:
     expected = EXPECTED[version]
     with open_encoder(FOLDER / version) as model:
@@ -56,9 +56,10 @@ def test_bare_tensors_of_version_1_still_give_the_same_outputs() -> None:
         np.testing.assert_allclose(tensor_answers(model)["score"], expected["outputs"]["score"], atol=1e-5)
 
 
-def test_rows_of_all_codecs_are_still_the_same() -> None:
-    expected = EXPECTED["rows/1"]
-    artifact = Artifact.open(FOLDER / "rows" / "1")
+@pytest.mark.parametrize("version", ["rows/1", "rows/2"])
+def test_rows_of_all_codecs_are_still_the_same(version: str) -> None:
+    expected = EXPECTED[version]
+    artifact = Artifact.open(FOLDER / version)
     assert artifact.manifest.digest == expected["digest"]
     assert row_answers(artifact) == expected["tables"]
 

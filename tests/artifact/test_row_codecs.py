@@ -14,7 +14,7 @@ from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.artifact.forgetting import write_without
 from graphbox.artifact.manifest import Manifest
 from graphbox.errors import DataError, FormatError
-from graphbox.row_codecs import RowCodec, TieredCodec, row_codec
+from graphbox.row_codecs import ClusteredCodec, RowCodec, TieredCodec, row_codec
 from tests.row_codecs.reference import CODECS
 
 ROWS, DIM = 60, 11
@@ -24,6 +24,8 @@ RANDOM = np.random.default_rng(0)
 
 def _codec(name: str, rows: int) -> RowCodec:
     codec = row_codec(name)
+    if isinstance(codec, ClusteredCodec):
+        return ClusteredCodec(_codec(codec.rest.name, rows))
     return TieredCodec(codec.hot, codec.cold, np.arange(rows)) if isinstance(codec, TieredCodec) else codec
 
 

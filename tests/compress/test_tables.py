@@ -9,6 +9,7 @@ import pytest
 
 from graphbox.compress import CODEC_OF_PRECISION, table_error
 from graphbox.compress import tables as tables_module
+from graphbox.compress.tables import codec_of
 from graphbox.config import RowPrecision
 from graphbox.row_codecs import ArrayRows, TableShape, open_rows
 
@@ -19,12 +20,18 @@ def test_every_precision_has_a_codec() -> None:
         "float32",
         "float16",
         "int8_rowwise",
+        "clustered(int4_rotated)",
         "int4_rotated",
+        "clustered(tiered(int4_rotated,int3_rotated))",
+        "clustered(int3_rotated)",
         "int3_rotated",
+        "clustered(tiered(int3_rotated,int2_rotated))",
+        "clustered(int2_rotated)",
         "int2_rotated",
     ]
-    sizes = [codec.bytes_of(1000, 64) for codec in CODEC_OF_PRECISION.values()]
-    assert sizes == [256_000, 128_000, 68_000, 36_064, 28_064, 20_064]
+    sizes = [codec.bytes_of(100_000, 64) for codec in CODEC_OF_PRECISION.values()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[2:5] == [6_800_000, 3_732_832, 3_600_064]
 
 
 @pytest.mark.parametrize("precision", get_args(RowPrecision))
@@ -32,7 +39,7 @@ def test_the_error_of_a_table_is_measured_in_blocks(
     precision: RowPrecision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = np.random.default_rng(0).standard_normal((100, 16), np.float32)
-    codec = CODEC_OF_PRECISION[precision]
+    codec = codec_of(precision, np.arange(100))
     stored = open_rows(codec, codec.encode(ArrayRows(rows)), TableShape(100, 16))
     whole = table_error(ArrayRows(rows), stored)
     monkeypatch.setattr(tables_module, "_BLOCK_ROWS", 7)

@@ -136,7 +136,7 @@ def test_each_mistake_names_the_package_and_the_line(tmp_path: Path) -> None:
         assert "= help: " in found
     assert check(tmp_path, kind="mine").startswith("Settings("), "others keep working"
     assert check(tmp_path, kind="deepwalk").startswith("DeepWalkConfig(")
-    assert "one of gnn, module" in check(tmp_path, kind="nothing")
+    assert "one of gnn, mlp, module" in check(tmp_path, kind="nothing")
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:

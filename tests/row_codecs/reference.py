@@ -17,6 +17,9 @@ CODECS: Final = (
     "residual(3)",
     "tiered(int4_rotated,int2_rotated)",
     "tiered(float32,residual(2))",
+    "clustered(int3_rotated)",
+    "clustered(tiered(int4_rotated,int2_rotated))",
+    "tiered(clustered(int4_rotated),residual(2))",
 )
 DIMS: Final = (1, 2, 3, 5, 7, 63, 64, 65, 100, 128, 300)
 
@@ -25,10 +28,8 @@ Float32 = npt.NDArray[np.float32]
 
 def random_arrays(codec: str, rows: int, dim: int, random: np.random.Generator) -> dict[str, Any]:
     """Return arrays of a table that any content is allowed in, with random content."""
-    if codec == "float32":
-        return {"rows.npy": random.standard_normal((rows, dim), np.float32)}
-    if codec == "float16":
-        return {"rows.npy": random.standard_normal((rows, dim)).astype(np.float16)}
+    if codec in {"float32", "float16"}:
+        return {"rows.npy": random.standard_normal((rows, dim), np.float32).astype(codec)}
     factors = random.standard_normal((rows, 2)).astype(np.float16)
     if codec == "int8_rowwise":
         return {"codes.npy": random.integers(0, 256, (rows, dim), np.uint8), "scale_bias.npy": factors}
@@ -37,6 +38,13 @@ def random_arrays(codec: str, rows: int, dim: int, random: np.random.Generator) 
         return {
             "codes.npy": random.integers(0, 256, (rows, books), np.uint8),
             "codebooks.npy": random.standard_normal((books, 256, dim), np.float32),
+        }
+    if codec.startswith("clustered"):
+        rest = random_arrays(codec.removeprefix("clustered(")[:-1], rows, dim, random)
+        return {
+            "clusters.npy": random.integers(0, 5, rows, np.uint8),
+            "centroids.npy": random.standard_normal((5, dim)).astype(np.float16),
+            **{f"rest.{name}": array for name, array in rest.items()},
         }
     if codec.startswith("tiered"):
         return _random_tiers(codec, rows, dim, random)
@@ -75,6 +83,11 @@ def decoded(codec: str, arrays: dict[str, Any], rows: int, dim: int) -> Float32:
         for book, codes in zip(arrays["codebooks.npy"], arrays["codes.npy"].T, strict=True):
             found += book[codes]
         return found
+    if codec.startswith("clustered"):
+        rest = {name[5:]: array for name, array in arrays.items() if name.startswith("rest.")}
+        left = decoded(codec.removeprefix("clustered(")[:-1], rest, rows, dim)
+        centroids: Float32 = arrays["centroids.npy"].astype(np.float32)
+        return left + centroids[arrays["clusters.npy"]]
     if codec.startswith("tiered"):
         is_hot = np.unpackbits(arrays["is_hot.npy"], count=rows, bitorder="little").astype(bool)
         found = np.empty((rows, dim), np.float32)

@@ -23,6 +23,7 @@
 #include "bind/released_gil.h"
 #include "portability/instruction_set.h"
 #include "rows/best_rows.h"
+#include "rows/clustered_rows.h"
 #include "rows/elementwise_rows.h"
 #include "rows/residual_rows.h"
 #include "rows/rotated_rows.h"
@@ -117,6 +118,20 @@ RowArrays of_tiers(InputArray<std::uint8_t> is_hot, const RowArrays& hot, const 
                 "is_hot");
   }
   return {std::make_shared<const TieredRows>(bytes, hot.shared(), cold.shared()), {}};
+}
+
+RowArrays of_clusters(InputArray<std::uint8_t> clusters, InputArray<float, 2> centroids, const RowArrays& rest) {
+  const std::size_t count = centroids.shape(0);
+  check_shape("clusters", clusters.shape(0), centroids.shape(1), static_cast<std::size_t>(rest.stored().rows()),
+              rest.stored().dim());
+  const std::span<const std::uint8_t> each = view(clusters);
+  if (!std::all_of(each.begin(), each.end(), [&](std::uint8_t cluster) { return cluster < count; })) {
+    throw Error(ErrorKind::kUsage, "expected clusters below " + std::to_string(count) + ", received others",
+                "clusters");
+  }
+  const std::shared_ptr<const StoredRows> shared = rest.shared();
+  return {std::make_shared<const ClusteredRows>(ClusterArrays{clusters.data(), centroids.data(), count}, shared),
+          {nb::ndarray<nb::ro>(clusters), nb::ndarray<nb::ro>(centroids)}};
 }
 
 RowArrays of_codebooks(InputArray<std::uint8_t, 2> codes, InputArray<float, 3> codebooks) {
@@ -258,6 +273,9 @@ void add_stored_rows(nb::module_& module) {
                   "Scale, bias and codes of 2, 3 or 4 bits, uint8[n, bytes of a row]; signs int8[dim].")
       .def_static("of_tiers", &of_tiers, nb::arg("is_hot").noconvert(), nb::arg("hot"), nb::arg("cold"),
                   "A bit of uint8[(n + 7) / 8] for each row, set for the rows of `hot`; the others are those of `cold`.")
+      .def_static("of_clusters", &of_clusters, nb::arg("clusters").noconvert(), nb::arg("centroids").noconvert(),
+                  nb::arg("rest"),
+                  "Sums of a centroid and a row of `rest`: clusters uint8[n], centroids float32[k, dim].")
       .def_static("of_codebooks", &of_codebooks, nb::arg("codes").noconvert(), nb::arg("codebooks").noconvert(),
                   "Sums of one row from each codebook: codes uint8[n, m], codebooks float32[m, 256, dim].")
       .def_prop_ro("rows", [](const RowArrays& self) { return self.stored().rows(); }, "Number of rows.")

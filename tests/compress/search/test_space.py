@@ -8,6 +8,7 @@ import pytest
 
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Space, ladder
+from graphbox.compress.search.space import parts_alone, probes
 
 SPACE = Space(
     tables={"user": ("float32", "int8", "int4"), "item": ("float32", "int8")},
@@ -46,3 +47,25 @@ def test_a_part_with_one_method_is_no_parameter() -> None:
     space = Space(tables={"user": ("int8",)})
     assert space.parameters == {}
     assert list(ladder(space)) == [Recipe(tables={"user": "int8"})]
+
+
+def test_names_of_recipes_say_which_tables_stay_as_they_are() -> None:
+    values = {"dense": "int8", "table.user": "float32", "table.item": "int8"}
+    assert str(SPACE.recipe(values)) == "dense int8; tables item int8, user float32"
+    assert str(SPACE.recipe({**values, "table.user": "int8"})) == "dense int8; tables int8"
+    assert str(SPACE.recipe({"dense": "int8"})) == "dense int8; tables as they are"
+    recipe = SPACE.recipe(values)
+    assert str(Recipe.of_dict(recipe.as_dict())) == str(recipe)
+    assert recipe == Recipe("int8", {"item": "int8"})
+    assert recipe.key == Recipe("int8", {"item": "int8"}).key
+
+
+def test_probes_are_each_table_alone_in_its_smallest_codec() -> None:
+    assert probes(SPACE) == {
+        "user": Recipe("int8", {"user": "int4"}),
+        "item": Recipe("int8", {"item": "int8"}),
+    }
+    assert probes(Space(tables={"user": ("float32", "int8")})) == {}
+    alone = list(parts_alone(SPACE))
+    assert Recipe("int8") in alone
+    assert Recipe(tables={"user": "int4", "item": "int8"}) in alone

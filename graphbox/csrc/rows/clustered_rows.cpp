@@ -1,0 +1,66 @@
+#include "rows/clustered_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "portability/cpu.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::size_t kRowsTogether = 64;  // whose decoded values stay in the first cache
+
+GRAPHBOX_INLINE void add_centroid(const ClusterArrays& arrays, std::int64_t row, std::size_t dim, float* __restrict out) {
+  const float* const centroid = arrays.centroids + arrays.clusters[row] * dim;
+  for (std::size_t column = 0; column < dim; ++column) {
+    out[column] += centroid[column];
+  }
+}
+
+GRAPHBOX_CLONES
+void add_centroids_of(const ClusterArrays& arrays, std::span<const std::int64_t> index, std::size_t dim,
+                      const RowOutput& out) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    add_centroid(arrays, index[i], dim, out.row(i));
+  }
+}
+
+GRAPHBOX_CLONES
+void add_centroids_from(const ClusterArrays& arrays, std::int64_t start, std::int64_t count, std::size_t dim,
+                        const RowOutput& out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    add_centroid(arrays, start + i, dim, out.row(static_cast<std::size_t>(i)));
+  }
+}
+
+}  // namespace
+
+ClusteredRows::ClusteredRows(const ClusterArrays& arrays, std::shared_ptr<const StoredRows> rest)
+    : StoredRows(rest->rows(), rest->dim()), arrays_(arrays), rest_(std::move(rest)) {}
+
+std::uint64_t ClusteredRows::bytes() const {
+  return static_cast<std::uint64_t>(rows()) + arrays_.count * dim() * sizeof(float) + rest_->bytes();
+}
+
+void ClusteredRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
+  for (std::size_t start = 0; start < index.size(); start += kRowsTogether) {
+    const std::span<const std::int64_t> part = index.subspan(start, std::min(kRowsTogether, index.size() - start));
+    const RowOutput own = out.places == nullptr
+                              ? RowOutput{out.values + start * out.stride, out.stride}
+                              : RowOutput{out.values, out.stride, out.places + start};
+    rest_->take(part, own);
+    add_centroids_of(arrays_, part, dim(), own);
+  }
+}
+
+void ClusteredRows::decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const {
+  constexpr auto kTogether = static_cast<std::int64_t>(kRowsTogether);
+  for (std::int64_t first = 0; first < count; first += kTogether) {
+    float* const part = out + static_cast<std::size_t>(first) * out_stride;
+    const std::int64_t rows_of_part = std::min(kTogether, count - first);
+    rest_->decode(start + first, rows_of_part, part, out_stride);
+    add_centroids_from(arrays_, start + first, rows_of_part, dim(), {part, out_stride});
+  }
+}
+
+}  // namespace graphbox
