@@ -135,7 +135,7 @@ def search_grid(options: Options, root: Path, space: Space, folder: Path) -> Fou
                 quality.metric,
                 TrialLog(folder / "trials.jsonl"),
                 Budget(trials=len(recipes)),
-                suggestions=recipes,
+                suggest=lambda _: recipes,
             )
 
 

@@ -87,7 +87,8 @@ def decoded(codec: str, arrays: dict[str, Any], rows: int, dim: int) -> Float32:
         rest = {name[5:]: array for name, array in arrays.items() if name.startswith("rest.")}
         left = decoded(codec.removeprefix("clustered(")[:-1], rest, rows, dim)
         centroids: Float32 = arrays["centroids.npy"].astype(np.float32)
-        return left + centroids[arrays["clusters.npy"]]
+        together: Float32 = left + centroids[arrays["clusters.npy"]]
+        return together
     if codec.startswith("tiered"):
         is_hot = np.unpackbits(arrays["is_hot.npy"], count=rows, bitorder="little").astype(bool)
         found = np.empty((rows, dim), np.float32)
