@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
+
+import numpy as np
 
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
@@ -23,6 +25,8 @@ from graphbox.errors import missing_extra
 __all__ = ["objectives", "propose"]
 
 _ATTEMPTS = 64
+_RANDOM_ATTEMPTS = 4096
+"""After those of the estimator, which may repeat itself while most of the space is left."""
 _LATENCY_STEP = math.log(1.05)
 
 
@@ -89,6 +93,17 @@ def propose(
             if recipe.key not in tried:
                 return recipe
             study.tell(asked, state=optuna.trial.TrialState.FAIL)
+    return _untried(space, tried, seed + len(trials))
+
+
+def _untried(space: Space, tried: Collection[str], seed: int) -> Recipe | None:
+    """Return a random recipe that was not tried, None: hardly any is left."""
+    random = np.random.default_rng(seed)
+    for _ in range(_RANDOM_ATTEMPTS):
+        values = {name: known[random.integers(len(known))] for name, known in space.parameters.items()}
+        recipe = space.recipe(values)
+        if recipe.key not in tried:
+            return recipe
     return None
 
 
