@@ -20,7 +20,7 @@ from graphbox.compress.dense.prune import prune_neurons
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import (
-    SEARCHED_PRECISIONS,
+    CODEC_OF_PRECISION,
     TIERED_PRECISIONS,
     TableError,
     codec_of,
@@ -89,7 +89,7 @@ def table_choices(artifact: Artifact, name: str, given: str | None = None) -> tu
     if given is not None:
         return (given,)
     is_known = popularity_of(artifact, name) is not None
-    return tuple(each for each in SEARCHED_PRECISIONS if is_known or each not in TIERED_PRECISIONS)
+    return tuple(each for each in CODEC_OF_PRECISION if is_known or each not in TIERED_PRECISIONS)
 
 
 def dense_choices(original: Original, given: str | None = None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ from graphbox.row_codecs import ClusteredCodec, RowCodec, RowSource, TieredCodec
 
 __all__ = [
     "CODEC_OF_PRECISION",
-    "SEARCHED_PRECISIONS",
     "TIERED_PRECISIONS",
     "TableError",
     "codec_of",
     "table_error",
     "with_popularity",
+    "worth_trying",
 ]
 
 CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
@@ -40,10 +40,31 @@ CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
 TIERED_PRECISIONS: Final = ("int4_int3_tiers", "int3_int2_tiers")
 """Those that need to know which rows are popular."""
 
-SEARCHED_PRECISIONS: Final = tuple(
-    precision for precision in CODEC_OF_PRECISION if precision not in {"int4", "int3", "int2"}
-)
-"""Those that a search tries: of few bits the clustered ones, with half the error for one more byte a row."""
+
+def worth_trying(
+    precisions: Sequence[str], rows: int, dim: int, errors: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Return the precisions of a table that no other one beats in both bytes and error, in their order.
+
+    Args:
+        precisions: to choose from, the largest first; that one stays.
+        rows: of the table.
+        dim: elements of a row.
+        errors: relative error of the table by precision; precisions without one stay.
+    """
+    sizes = {each: CODEC_OF_PRECISION[each].bytes_of(rows, dim) for each in precisions}
+
+    def is_beaten(precision: str) -> bool:
+        return any(
+            (sizes[other], errors[other]) != (sizes[precision], errors[precision])
+            and sizes[other] <= sizes[precision]
+            and errors[other] <= errors[precision]
+            for other in precisions
+            if other in errors
+        )
+
+    kept = (each for each in precisions[1:] if each not in errors or not is_beaten(each))
+    return (*precisions[:1], *kept)
 
 
 def codec_of(precision: str, popularity: npt.NDArray[Any] | None) -> RowCodec:

@@ -23,7 +23,7 @@ from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
 from graphbox.compress.search.space import Space, probes
 from graphbox.compress.search.trials import Latency, Trial
-from graphbox.compress.tables import CODEC_OF_PRECISION, SEARCHED_PRECISIONS
+from graphbox.compress.tables import CODEC_OF_PRECISION
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.errors import DataError, FormatError, GateError, UnsupportedError
@@ -207,7 +207,7 @@ class Workbench:
             )
             for name, found in errors.items()
         ]
-        codecs = [CODEC_OF_PRECISION[each] for each in SEARCHED_PRECISIONS]
+        codecs = list(CODEC_OF_PRECISION.values())
         precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
         totals = [sum(codec.bytes_of(each.rows, each.dim) for each in tables) for codec in codecs]
         recipes = []

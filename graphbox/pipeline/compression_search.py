@@ -150,7 +150,7 @@ def _search(
     from graphbox.compress.search import Budget, search
 
     wanted = settings.search or SearchConfig()
-    space = _space(settings, workbench, setting.layer_errors)
+    space = _space(settings, workbench, setting)
     is_fixed = "tables" in settings.model_fields_set
     seconds = None if wanted.minutes is None else 60 * wanted.minutes
 
@@ -184,19 +184,21 @@ def limits_of(settings: CompressConfig) -> Limits:
     )
 
 
-def _space(settings: CompressConfig, workbench: Workbench, layer_errors: Mapping[str, float]) -> Space:
-    """Return the methods to combine: all of those of a part for which the settings name none."""
+def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> Space:
+    """Return the methods to combine; of a part for which the settings name one, that alone."""
     from graphbox.compress.parts import dense_choices, table_choices
     from graphbox.compress.search import Space
+    from graphbox.compress.tables import worth_trying
 
     given, original = settings.model_fields_set, workbench.parts
     rows = settings.tables if "tables" in given else None
-    tables = {
-        name: table_choices(original.artifact, name, rows) for name in original.artifact.manifest.tables
-    }
+    tables = {}
+    for name, spec in original.artifact.manifest.tables.items():
+        choices = table_choices(original.artifact, name, rows)
+        tables[name] = worth_trying(choices, spec.rows, spec.dim, setting.table_errors.get(name, {}))
     dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
-    return Space(tables=tables, dense=dense, layers=tuple(layer_errors), kept_neurons=kept)
+    return Space(tables=tables, dense=dense, layers=tuple(setting.layer_errors), kept_neurons=kept)
 
 
 def _write_points(

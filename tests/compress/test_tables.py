@@ -9,7 +9,7 @@ import pytest
 
 from graphbox.compress import CODEC_OF_PRECISION, table_error
 from graphbox.compress import tables as tables_module
-from graphbox.compress.tables import codec_of
+from graphbox.compress.tables import codec_of, worth_trying
 from graphbox.config import RowPrecision
 from graphbox.row_codecs import ArrayRows, TableShape, open_rows
 
@@ -56,3 +56,25 @@ def test_tables_without_rows_have_no_error() -> None:
     none = ArrayRows(np.empty((0, 3), np.float32))
     error = table_error(none, none)
     assert (error.max_absolute, error.relative) == (0, 0)
+
+
+def test_codecs_that_others_beat_are_not_worth_trying() -> None:
+    known = tuple(CODEC_OF_PRECISION)
+    errors = dict.fromkeys(known, 1.0) | {
+        "float32": 0.0,
+        "float16": 0.001,
+        "int8": 0.01,
+        "int4": 0.1,
+        "int2": 0.5,
+    }
+    assert worth_trying(known, 100_000, 64, errors) == ("float32", "float16", "int8", "int4", "int2")
+    clustered = errors | {"int4_clustered": 0.05, "int3": 0.2}
+    kept = worth_trying(known, 100_000, 64, clustered)
+    assert kept == ("float32", "float16", "int8", "int4_clustered", "int4", "int3", "int2")
+
+
+def test_the_most_precise_codec_and_unmeasured_ones_stay() -> None:
+    known = ("float32", "int8", "int4", "int2")
+    assert worth_trying(known, 10, 8, dict.fromkeys(known, 0.0)) == ("float32", "int2")
+    assert worth_trying(known, 10, 8, {"int8": 0.1, "int2": 0.1}) == ("float32", "int4", "int2")
+    assert worth_trying(("int8",), 10, 8, {}) == ("int8",)
