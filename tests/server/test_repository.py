@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ from graphbox.server.slot import Slot
 from graphbox.server.sources import VersionFolder
 from graphbox.workspace import Workspace
 from tests.server.sample_models import PACKAGES, add_model, expected_embeddings, write_encoder, write_vectors
+from tests.server.server_process import wait_until
 
 
 @pytest.fixture
@@ -127,6 +130,27 @@ def test_failure_is_not_tried_again_by_requests(workspace: Workspace) -> None:
         encode(repository)
     repository.load("companion")
     np.testing.assert_allclose(encode(repository), expected_embeddings(PACKAGES), rtol=1e-5)
+
+
+def test_memory_of_a_closed_model_is_given_back_when_its_last_caller_returns(workspace: Workspace) -> None:
+    """The caller that closes it still refers to it when the thread that frees it begins."""
+    repository = Repository(workspace)
+    slot = repository.slot("companion")
+    served = slot.enter()
+    model = weakref.ref(served.original)
+    collections: list[str] = []
+    gc.disable()  # only the thread collects
+    gc.callbacks.append(lambda phase, _: collections.append(phase))
+    try:
+        slot.close()
+        slot.leave()
+        wait_until(lambda: collections.count("stop") >= 2, what="the thread to have collected once and again")
+        assert model() is not None
+        del served
+        wait_until(lambda: model() is None, what="the model to be freed")
+    finally:
+        gc.callbacks.pop()
+        gc.enable()
 
 
 def test_unload(workspace: Workspace) -> None:
