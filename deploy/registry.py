@@ -26,16 +26,26 @@ _PARTS = ("probe", "supports", "build", "load")
 
 def registered() -> dict[str, metadata.EntryPoint]:
     """Return the entry points of all adapters, by name."""
-    return _registered_in(tuple((folder, _changed_ns(folder)) for folder in sys.path))
+    return {name: entry_point for name, (entry_point, _) in _registered_in(_folders()).items()}
 
 
 @lru_cache(maxsize=1)
-def _registered_in(folders: tuple[tuple[str, int], ...]) -> dict[str, metadata.EntryPoint]:  # noqa: ARG001
-    """Return the entry points that the packages of these folders register, at these times of change.
+def _registered_in(
+    folders: tuple[tuple[str, int], ...],  # noqa: ARG001 - what the answer depends on
+) -> dict[str, tuple[metadata.EntryPoint, str]]:
+    """Return the entry points that the packages in these folders register, and their distributions.
 
-    Whoever opens a model asks some twenty times, and each answer reads a file of every installed package.
+    Opening a model asks some twenty times, and each answer reads a file of every installed package.
+
+    Args:
+        folders: those that packages are imported from, and when each changed.
     """
-    return {entry_point.name: entry_point for entry_point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {each.name: (each, _distribution_of(each)) for each in found}
+
+
+def _folders() -> tuple[tuple[str, int], ...]:
+    return tuple((folder, _changed_ns(folder)) for folder in sys.path)
 
 
 def _changed_ns(folder: str) -> int:
@@ -103,10 +113,9 @@ def load_adapter(name: str) -> Adapter:
 
 def distribution_of(name: str) -> str:
     """Return name and version of the distribution that registers an adapter; empty where none does."""
-    found = registered().get(name)
-    return "" if found is None else _distribution_of(found)
+    _, distribution = _registered_in(_folders()).get(name, (None, ""))
+    return distribution
 
 
-@lru_cache
 def _distribution_of(entry_point: metadata.EntryPoint) -> str:
     return f"{entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else "unknown"

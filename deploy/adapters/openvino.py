@@ -39,7 +39,7 @@ _SUPPORTED = "SUPPORTED_PROPERTIES"
 _PRECISION_OF = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
 _PROVEN: set[str] = set()
-"""Devices that a model ran on in this process: whoever opens one asks each time."""
+"""Devices that a model ran on in this process; devices are asked for each time that a model is opened."""
 
 
 class OpenVinoProgram:
@@ -109,7 +109,7 @@ class OpenVino:
     builds_ahead = True
 
     def probe(self) -> list[Device]:
-        """Return the devices of the plugins, after compiling a model of one node for each and running it."""
+        """Return the devices of the plugins; a model of one node ran on each, once in this process."""
         try:
             openvino = _openvino()
         except BackendMissingError as error:

@@ -13,8 +13,10 @@ import pytest
 from graphbox.deploy import Options, adapter_names, choose, load_adapter, open_encoder, open_program, targets
 from graphbox.deploy.building import build_package
 from graphbox.deploy.conformance_models import sum_model
+from graphbox.deploy.registry import distribution_of
 from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
 from tests.artifact.sample_model import SampleModel, write_encoder
+from tests.deploy.conftest import Install
 
 REFERENCE = (Path(__file__).parents[2] / "examples" / "adapter" / "graphbox_onnx_reference.py").read_text()
 
@@ -105,6 +107,15 @@ def test_the_cpu_is_there() -> None:
     assert cpu.device.kind == "cpu"
     assert cpu.distribution.startswith("graphbox ")
     assert [gpu.device.name for gpu in gpus if gpu.device] == ["cuda:0", "tensorrt:0"]
+
+
+def test_packages_installed_while_it_runs_are_found(install: Install) -> None:
+    assert "late" not in adapter_names()
+    install("late", "late_adapter", "")
+    assert "late" in adapter_names()
+    assert distribution_of("late") == "late_adapter 1.2"
+    install("later", "later_adapter", "")
+    assert {"late", "later"} <= set(adapter_names())
 
 
 def test_only_what_an_adapter_looked_for_is_listed() -> None:
