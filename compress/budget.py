@@ -169,7 +169,7 @@ def _best(states: list[_State]) -> list[_State]:
             kept.append(state)
     if len(kept) <= _MOST_STATES:
         return kept
-    # Too many to go on with: the least error of each slice of bytes, and the fewest bytes.
+    # Too many to extend by the next table: keep the least error of each slice of bytes, and the fewest bytes.
     slice_bytes = kept[-1].nbytes // (_MOST_STATES - 1) + 1
     of_slices = {state.nbytes // slice_bytes: state for state in kept}
     return list(dict.fromkeys([kept[0], *of_slices.values()]))

@@ -1,4 +1,4 @@
-"""How often the rows of a table are read: what tiers are made by."""
+"""Popularity of the rows of a table, by which codecs with tiers divide them."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class DeployedModel(ABC):
 
     @property
     def _has_independent_rows(self) -> bool:
-        """Whether rows that the ONNX part computes together do not change each other."""
+        """Whether the outputs of a row of the ONNX part depend on that row alone."""
         return self._program is None or not self._program.quantizes_whole_batches
 
     @abstractmethod

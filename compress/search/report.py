@@ -75,7 +75,7 @@ def progress_document(
         original: the model itself.
         trials: those so far, in order.
         setting: of the search.
-        failure: why it ended without an outcome; None: it goes on, or was killed.
+        failure: why it ended without an outcome; None: it is running, or was killed.
     """
     return {
         **_facts(setting, original, trials),

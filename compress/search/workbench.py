@@ -257,7 +257,7 @@ def _weights(
     if dense.key not in measured or any(recipe.key not in measured for recipe in alone.values()):
         return {}
     lost = {name: measured[dense.key] - measured[recipe.key] for name, recipe in alone.items()}
-    # What is lost is noisy: a table that seems to lose nothing still weighs a little.
+    # Losses of the metric are noisy: a table with none still has a small weight.
     least = _LEAST_SHARE * max(lost.values(), default=0.0)
     if least <= 0:
         return {}

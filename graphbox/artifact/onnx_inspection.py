@@ -216,7 +216,7 @@ class OnnxSummary:
 
     @property
     def quantizes_whole_tensors(self) -> bool:
-        """Whether it measures a range over a whole tensor at run time, so that its rows change each other."""
+        """Whether it quantizes a whole tensor over one range at run time, so that rows change each other."""
         return any(name.startswith(_DYNAMIC_RANGE) for name in self.operators)
 
     @property

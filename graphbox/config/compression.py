@@ -108,8 +108,9 @@ class CompressConfig(Section):
     `int4_weights`: weights in blocks, fastest for single rows; `float16`: half the size, no faster."""
     tables: RowPrecision = "int8"
     """Precision of the embedding rows. Integers have a scale and a bias for each row; int4, int3 and int2
-    rotate rows first. `clustered`: the centroid of a row's cluster is taken off before, which halves the
-    error for one more byte. `tiers`: so, with more bits for the quarter of the rows that is read most."""
+    rotate rows first. `clustered`: the centroid of a row's cluster is subtracted before, which makes the
+    error smaller where rows lie in clusters. `tiers`: the same, with more bits for the quarter of the rows
+    that is read most."""
     max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01
     """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
     `0.5%`; more is refused with exit code 6."""

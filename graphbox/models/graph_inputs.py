@@ -172,7 +172,7 @@ class NodeInputs(nn.Module):
         """Return rows of nodes, in training zeros for some of them."""
         if not (self._row_dropout and self.training):
             return rows
-        # What is kept is not scaled up: outside training a row is there as it is, or not at all.
+        # Rows that are kept are not scaled up: outside training a row is there as it is, or not at all.
         return rows * (torch.rand(len(rows), 1, device=rows.device) >= self._row_dropout)
 
     def _mean(self, weight: Tensor, slot: SlotBatch) -> Tensor:

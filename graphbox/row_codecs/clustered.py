@@ -134,7 +134,7 @@ class ClusteredCodec:
 
 
 class _Rest:
-    """What is left of the rows of a source, as a source."""
+    """Rows of a source minus their centroids, as a source."""
 
     def __init__(self, source: RowSource, clusters: UInt8, centroids: Float32) -> None:
         self.dim = source.dim

@@ -54,7 +54,7 @@ class DistillationSection(Section):
 
 
 class NetworkSection(ModelSection, OptimizationSection):
-    """What networks of nodes have in common, whether they read edges or not."""
+    """Settings of networks of nodes, with edges or without."""
 
     WARM_STARTS: ClassVar[bool] = True
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
@@ -120,7 +120,7 @@ class GraphNetworkConfig(NetworkSection):
     """Neighbours that are drawn at each hop, one number for each layer; without it the whole graph is one
     batch."""
     links: LinkTrainingSection = Field(default_factory=LinkTrainingSection)
-    """How it learns, where the task is about links."""
+    """Training on links, for tasks about them."""
 
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003

@@ -27,8 +27,8 @@ class ModelSection(Section):
     """Whether `graphbox predict` takes models of the kind."""
 
     CLASSIFIES: ClassVar[bool] = False
-    """Whether models of the kind tell the classes of nodes themselves, and not by a classifier of their
-    vectors: those can teach others."""
+    """Whether models of the kind classify nodes themselves, without a classifier over their embeddings;
+    those can teach others."""
 
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = False
     """Whether models of the kind embed the nodes of graphs that they were not trained on."""

@@ -13,7 +13,7 @@
 
 namespace graphbox {
 
-// What the compiler may use by itself (SSE2 or NEON), x86-64-v3, and x86-64-v4.
+// The baseline of the platform (SSE2 or NEON), x86-64-v3, and x86-64-v4.
 enum class InstructionSet { kBaseline, kAvx2, kAvx512 };
 
 // Those that this processor has and this build was compiled for, lowest first.

@@ -1,4 +1,4 @@
-// What a peer sends too much of, at the wrong time, or wrongly.
+// Limits of a session: frames that are too many, out of order or malformed.
 #include "serve/http2_session.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(http2_limits, limits_of_messages) {
   const std::int32_t second = client.call(kInfer, framed(std::string(900, 'x')).substr(0, 850), false);
   client.exchange(server);
   CHECK(client.answers[second].headers.at("grpc-status") == "8");
-  // What the refused call held is free again.
+  // The memory of the refused call is free again.
   client.more(first, std::string(55, 'x'), true);
   CHECK_EQUAL(client.exchange(server).size(), std::size_t{1});
   const std::int32_t third = client.call(kInfer, framed(std::string(999, 'x')));

@@ -65,7 +65,7 @@ class Tables {
   std::vector<std::unique_ptr<const StoredRows>> each_;
 };
 
-// What every kind of lookup gives, as bits.
+// The results of every kind of lookup, as bits.
 std::vector<std::uint32_t> answers(const StoredRows& table) {
   std::vector<std::int64_t> index;
   std::vector<float> weights;
