@@ -39,8 +39,8 @@ MODELS = {
     "student": "MLP of words and rows of walks, taught",
 }
 BATCHES = (1, 32)
-REQUESTS = 200
-"""Requests of a turn, each for other papers."""
+PAPERS = 192
+"""Papers of all requests of a turn; a teacher of ten hops takes tens of milliseconds for one."""
 
 
 def run(seed: int, tables: Path, workspace: Path, *, quick: bool) -> RunReport:
@@ -87,7 +87,8 @@ def show_rates(folder: Path, versions: dict[str, int], *, as_json: bool) -> None
         for batch in BATCHES:
             generator = np.random.default_rng(0)
             asked = [
-                [ids[number] for number in generator.integers(0, len(ids), batch)] for _ in range(REQUESTS)
+                [ids[number] for number in generator.integers(0, len(ids), batch)]
+                for _ in range(PAPERS // batch)
             ]
             systems = {name: rate_of(_answering(model, asked)) for name, model in models.items()}
             medians = show_in_turns(f"in process, {batch} paper(s)", "requests/s", systems, as_json=as_json)

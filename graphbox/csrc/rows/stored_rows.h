@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+
+#include "rows/product_bounds.h"
 
 namespace graphbox {
 
@@ -57,6 +60,9 @@ class StoredRows {
 
   // out[b * dim ...] = the sum of weight * row over bag b, added in its order, from 0. All entries must be rows or -1.
   virtual void sum(const WeightedBags& bags, float* out) const;
+
+  // Of the products with a query [dim]; null where decoding the rows costs no more. The rows must outlive the result.
+  virtual std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const;
 
  private:
   std::int64_t rows_;

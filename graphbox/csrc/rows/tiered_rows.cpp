@@ -7,7 +7,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::size_t kRowsTogether = 256;  // that each tier decodes in one call
+constexpr std::size_t kRowsTogether = 1024;  // that each tier decodes in one call
 
 // Rows of one tier, and the places of their results.
 struct TierRows {
@@ -22,6 +22,36 @@ struct TierRows {
   void take_from(const StoredRows& tier, const RowOutput& out) const {
     tier.take({index.data(), count}, {out.values, out.stride, places.data()});
   }
+};
+
+class TieredProducts final : public ProductBounds {
+ public:
+  TieredProducts(const RowRanks& ranks, std::unique_ptr<ProductBounds> hot, std::unique_ptr<ProductBounds> cold)
+      : ranks_(ranks), hot_(std::move(hot)), cold_(std::move(cold)) {}
+
+  // Consecutive rows are consecutive rows of each tier.
+  void upper(std::int64_t start, std::int64_t count, float* out) const override {
+    std::array<float, kRowsTogether> hot;
+    std::array<float, kRowsTogether> cold;
+    for (std::int64_t first = 0; first < count; first += kRowsTogether) {
+      const std::int64_t rows = std::min<std::int64_t>(kRowsTogether, count - first);
+      const std::int64_t hot_start = ranks_.find(start + first).members_before;
+      const RankedRow last = ranks_.find(start + first + rows - 1);
+      const std::int64_t hot_rows = last.members_before + (last.is_member ? 1 : 0) - hot_start;
+      hot_->upper(hot_start, hot_rows, hot.data());
+      cold_->upper(start + first - hot_start, rows - hot_rows, cold.data());
+      const float* next_hot = hot.data();
+      const float* next_cold = cold.data();
+      for (std::int64_t i = first; i < first + rows; ++i) {
+        out[i] = ranks_.is_member(start + i) ? *next_hot++ : *next_cold++;
+      }
+    }
+  }
+
+ private:
+  const RowRanks& ranks_;
+  std::unique_ptr<ProductBounds> hot_;
+  std::unique_ptr<ProductBounds> cold_;
 };
 
 }  // namespace
@@ -69,6 +99,14 @@ void TieredRows::decode(std::int64_t start, std::int64_t count, float* out, std:
     }
     take({index.data(), part}, {out + static_cast<std::size_t>(first) * out_stride, out_stride});
   }
+}
+
+std::unique_ptr<ProductBounds> TieredRows::product_bounds(std::span<const float> query) const {
+  std::unique_ptr<ProductBounds> hot = hot_->product_bounds(query);
+  std::unique_ptr<ProductBounds> cold = cold_->product_bounds(query);
+  return hot == nullptr || cold == nullptr
+             ? nullptr
+             : std::make_unique<TieredProducts>(ranks_, std::move(hot), std::move(cold));
 }
 
 }  // namespace graphbox

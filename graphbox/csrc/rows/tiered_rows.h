@@ -17,6 +17,7 @@ class TieredRows final : public StoredRows {
   std::uint64_t bytes() const override;
   void take(std::span<const std::int64_t> index, const RowOutput& out) const override;
   void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const override;
+  std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const override;
 
  private:
   RowRanks ranks_;

@@ -56,12 +56,15 @@ class RowRanks {
     return {(block.bits[bit / 64] & (below + 1)) != 0, before};
   }
 
-  // -1: not a member.
-  GRAPHBOX_INLINE std::int64_t rank(std::int64_t row) const {
+  GRAPHBOX_INLINE bool is_member(std::int64_t row) const {
     const Block& block = blocks_[static_cast<std::size_t>(row / kBlockRows)];
     const auto bit = static_cast<std::uint32_t>(row % kBlockRows);
-    const bool is_member = (block.bits[bit / 64] >> (bit % 64) & 1) != 0;
-    return is_member ? find(row).members_before : -1;
+    return (block.bits[bit / 64] >> (bit % 64) & 1) != 0;
+  }
+
+  // -1: not a member.
+  GRAPHBOX_INLINE std::int64_t rank(std::int64_t row) const {
+    return is_member(row) ? find(row).members_before : -1;
   }
 
  private:
