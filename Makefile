@@ -90,7 +90,7 @@ test: lint test-native test-python test-web test-e2e ## every test
 # One thread for each process: more than there are processors would wait for each other.
 .PHONY: test-python
 test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the end-to-end ones (TEST_PROCESSES=1: one after the other)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/e2e -m "not stress" -n $(TEST_PROCESSES) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/e2e -m "not stress" -n $(TEST_PROCESSES) --dist worksteal --durations 40 --durations-min 5
 
 .PHONY: test-stress
 test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction, tables and streams, long random changes, plans of large imports

@@ -30,7 +30,7 @@ from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.artifact.manifest import TargetSpec
 from graphbox.artifact.preprocess import LookupForm
 from graphbox.deploy import open_encoder
-from graphbox.row_codecs import ResidualCodec, RowCodec, TieredCodec, row_codec
+from graphbox.row_codecs import ClusteredCodec, ResidualCodec, RowCodec, TieredCodec, row_codec
 from graphbox.rows import StoredRows
 
 DIM = 64
@@ -97,6 +97,7 @@ def codecs_of(rows: int) -> dict[str, RowCodec]:
     }
     popularity = np.random.default_rng(4).random(rows)
     found["tiered"] = TieredCodec(found["int4"], found["int2"], popularity)
+    found["clustered"] = ClusteredCodec(found["int4"])
     if rows >= SMALLEST_RESIDUAL and importlib.util.find_spec("faiss") is not None:
         found["residual"] = ResidualCodec(RESIDUAL_BOOKS, beam=1)
     return found
