@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ from graphbox.workspace import Workspace
 
 _NEURONS = (1.0, 0.75, 0.5, 0.25)
 _SHORTEST_S = 0.5
-"""Before a kill; the longest is a quarter of the time that the search took."""
+"""Before a kill; the longest is at first a quarter of the time that the search took."""
+_LONGER = 1.05
+"""Of the longest time after each kill, as the last measurement has to be done in one go."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def killed_search(options: Options, workspace: Path, longest_s: float) -> tuple[
             process.kill()
             process.wait()
             kills += 1
+            longest_s *= _LONGER
             continue
         if code:
             raise SystemExit(f"expected the search to end with exit code 0, received {code}")
@@ -183,8 +186,8 @@ def figures_of(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run(options: Options, folder: Path) -> list[Figure]:
-    """Measure all cases."""
+def run(options: Options, folder: Path) -> Iterator[Figure]:
+    """Measure all cases, one after the other."""
     untouched = folder / "workspace"
     shutil.copytree(options.workspace, untouched)
     shutil.rmtree(untouched / "compress", ignore_errors=True)
@@ -192,18 +195,18 @@ def run(options: Options, folder: Path) -> list[Figure]:
     shutil.copytree(untouched, searched)
     report, seconds = run_search(options, searched)
     trials = report["trials"]
-    figures = [Figure("search", "graphbox", seconds, "s"), Figure("search", "trials", len(trials), "trials")]
+    yield Figure("search", "graphbox", seconds, "s")
+    yield Figure("search", "trials", len(trials), "trials")
     chosen = next(point for point in report["points"] if point["key"] == report["chosen"])
-    figures.append(Figure("chosen", "search", chosen["size_bytes"], "bytes"))
+    yield Figure("chosen", "search", chosen["size_bytes"], "bytes")
     if options.grid:
         space = space_of(trials, list(report["layer_errors"]))
         grid = search_grid(options, searched, space, folder / "grid")
         measured = sum(trial.state == "measured" for trial in grid.trials)
-        figures.append(Figure("chosen", f"grid of {measured}", grid.chosen.size_bytes, "bytes"))
-    figures += latencies(options, searched, report)
+        yield Figure("chosen", f"grid of {measured}", grid.chosen.size_bytes, "bytes")
+    yield from latencies(options, searched, report)
     if options.kills:
-        figures += kills(options, untouched, folder, trials, seconds)
-    return figures
+        yield from kills(options, untouched, folder, trials, seconds)
 
 
 def latencies(options: Options, workspace: Path, report: Mapping[str, Any]) -> list[Figure]:
@@ -265,10 +268,8 @@ def main() -> None:
     options = Options(**vars(parser.parse_args()))
     with tempfile.TemporaryDirectory() as folder:
         for figure in run(options, Path(folder)):
-            if options.as_json:
-                print(json.dumps(asdict(figure)))
-            else:
-                print(f"| {figure.case} | {figure.system} | {figure.value:,.4g} | {figure.unit} |")
+            line = f"| {figure.case} | {figure.system} | {figure.value:,.4g} | {figure.unit} |"
+            print(json.dumps(asdict(figure)) if options.as_json else line, flush=True)
 
 
 if __name__ == "__main__":
