@@ -70,20 +70,20 @@ export function TableErrors({ report }: { report: Compression }) {
     <PlainTable label={t("compression.errors.tables")}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>{t("compression.errors.table")}</Table.Th>
-          {codecs.map((codec) => (
-            <Table.Th key={codec} ta="right">
-              {codec}
+          <Table.Th>{t("compression.errors.codec")}</Table.Th>
+          {Object.keys(errors).map((table) => (
+            <Table.Th key={table} ta="right">
+              {table}
             </Table.Th>
           ))}
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {Object.entries(errors).map(([table, row]) => (
-          <Table.Tr key={table}>
-            <Table.Td>{table}</Table.Td>
-            {codecs.map((codec) => (
-              <Table.Td key={codec} ta="right">
+        {codecs.map((codec) => (
+          <Table.Tr key={codec}>
+            <Table.Td>{codec}</Table.Td>
+            {Object.entries(errors).map(([table, row]) => (
+              <Table.Td key={table} ta="right">
                 <Figure value={row[codec] == null ? "–" : format.percent(row[codec])}>
                   {isChosen(table, codec) ? t("compression.chosen") : undefined}
                 </Figure>

@@ -27,7 +27,7 @@ export function CompressionDrift({ report }: { report: Compression }) {
       <PlainTable label={title}>
         <Table.Thead>
           <Table.Tr>
-            <Table.Th w="40%">{text.part(breakdown)}</Table.Th>
+            <Table.Th>{text.part(breakdown)}</Table.Th>
             <Table.Th ta="right">{t("compression.drift.original")}</Table.Th>
             <Table.Th ta="right">{t("compression.drift.chosen")}</Table.Th>
             <Table.Th ta="right">{t("quality.change")}</Table.Th>

@@ -101,8 +101,9 @@ describe("the compression of a model", () => {
     const title = "Relative error of the tables by codec";
     await user.click(await screen.findByRole("button", { name: title }));
     expect(rowsOf(await screen.findByRole("table", { name: title }))).toEqual([
-      "package0%0.5%chosen8.6%",
-      "tag0%chosen0.5%–",
+      "float320.0%0.0%chosen",
+      "int80.5%chosen0.5%",
+      "int48.6%–",
     ]);
   });
 
