@@ -9,7 +9,7 @@ from typing import Literal
 
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.compress.agreement import Agreement
-from graphbox.compress.parts import Changes, Original, commit_version, write_recipe
+from graphbox.compress.parts import Changes, Original, commit_version, uniform_tables, write_recipe
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
 from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop
@@ -50,9 +50,12 @@ def compress(
     Raises:
         GateError: when the metric drops by more than ``config.max_drop``; nothing is written then.
         UsageError: when nothing is to be compressed, or the metric is not among the measured ones.
+        UnsupportedError: when a method does not suit the model.
+        BackendMissingError: when the codec of the tables is trained by a package that is missing.
         ConflictError: when the destination exists.
     """
     settings, max_drop = bench or BenchConfig(), parse_max_drop(config.max_drop)
+    recipe = recipe_of(config, artifact)
     reports: list[CompressReport] = []
     with _open(artifact.path, settings) as original, ArtifactWriter(destination) as writer:
         has_test = evaluate is not None
@@ -73,7 +76,7 @@ def compress(
             }
 
         opened = Original(artifact, original, settings.target)
-        changes = write_recipe(opened, writer, recipe_of(config, artifact))
+        changes = write_recipe(opened, writer, recipe)
         _check_changed(artifact, changes)
         commit_version(artifact, writer, version, changes.steps, judge)
     return reports[0]
@@ -110,8 +113,13 @@ def _judged(metric: str, before: float, after: float, max_drop: MaxDrop) -> Metr
 
 
 def recipe_of(config: CompressConfig, artifact: Artifact) -> Recipe:
-    """Return the recipe that the settings mean for a model: one codec for all tables."""
-    tables = {} if config.tables == UNCHANGED else dict.fromkeys(artifact.manifest.tables, config.tables)
+    """Return the recipe that the settings mean for a model: one codec for all tables.
+
+    Raises:
+        BackendMissingError: the codec is trained by a package that is missing.
+        UnsupportedError: the codec makes no table smaller; see `uniform_tables`.
+    """
+    tables = {} if config.tables == UNCHANGED else uniform_tables(artifact, config.tables)
     return Recipe(dense=config.dense, tables=tables)
 
 

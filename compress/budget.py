@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.compress.tables import CODEC_OF_PRECISION, table_error, with_popularity
+from graphbox.compress.tables import CODEC_OF_PRECISION, TRAINED_PRECISIONS, table_error, with_popularity
 from graphbox.errors import DoesNotFitError, UsageError
 from graphbox.row_codecs import ArrayRows, RowCodec, RowSource, TableShape, open_rows
 
@@ -17,6 +17,10 @@ __all__ = ["BudgetedCodecs", "BudgetedTable", "choose_codecs", "sampled_errors"]
 
 _SAMPLED_RUNS: Final = 64
 _RUN_ROWS: Final = 64
+_UNTRAINED: Final = tuple(
+    codec for precision, codec in CODEC_OF_PRECISION.items() if precision not in TRAINED_PRECISIONS
+)
+"""Codebooks that are trained on a sample fit it better than the other rows."""
 _MOST_STATES: Final = 50_000
 """Choices that are kept from table to table; the result is exact while there are no more."""
 
@@ -72,14 +76,14 @@ class _State:
 
 def sampled_errors(
     source: RowSource,
-    codecs: Iterable[RowCodec] = tuple(CODEC_OF_PRECISION.values()),
+    codecs: Iterable[RowCodec] = _UNTRAINED,
     popularity: npt.NDArray[Any] | None = None,
 ) -> dict[str, float]:
     """Return the relative error of a table in each codec, measured on evenly spread rows.
 
     Args:
         source: the rows.
-        codecs: to measure.
+        codecs: to measure; the default is those that need no training.
         popularity: of the rows, [n]; None: not known, and codecs with tiers are left out.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.dense import (
@@ -17,18 +18,30 @@ from graphbox.compress.dense import (
     layers_of,
 )
 from graphbox.compress.dense.prune import prune_neurons
+from graphbox.compress.encoded_tables import EncodedTables
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import (
     CODEC_OF_PRECISION,
     TIERED_PRECISIONS,
+    TRAINED_PRECISIONS,
     TableError,
-    codec_of,
-    table_error,
+    suited_precision,
 )
 from graphbox.deploy import DeployedModel
+from graphbox.errors import UnsupportedError, missing_extra
+from graphbox.row_codecs import can_train_codebooks
 
-__all__ = ["AUTO", "Changes", "Original", "commit_version", "dense_choices", "table_choices", "write_recipe"]
+__all__ = [
+    "AUTO",
+    "Changes",
+    "Original",
+    "commit_version",
+    "dense_choices",
+    "table_choices",
+    "uniform_tables",
+    "write_recipe",
+]
 
 AUTO = "auto"
 """Method of the ONNX part: the fastest that the target runs."""
@@ -50,12 +63,16 @@ class Original:
         artifact: the version.
         model: the same, open.
         target: an adapter's name, ``adapter/device``, or ``auto``.
+        encoded: where encoded tables are kept; see `EncodedTables`.
     """
 
-    def __init__(self, artifact: Artifact, model: DeployedModel, target: str = AUTO) -> None:
+    def __init__(
+        self, artifact: Artifact, model: DeployedModel, target: str = AUTO, encoded: Path | None = None
+    ) -> None:
         self.artifact = artifact
         self.model = model
         self.target = target
+        self.tables = EncodedTables(artifact, encoded)
         self._calibration: Calibration | None = None
 
     @property
@@ -70,26 +87,51 @@ class Original:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Feeds of the model's own queries; None where it has none."""
-        if self._calibration is None and self.model.num_queries:
+        """Feeds of the model's own queries; None where it has none, or no ONNX part to feed."""
+        if self._calibration is None and self.model.num_queries and self.artifact.manifest.onnx is not None:
             self._calibration = Calibration.of_model(self.model)
         return self._calibration
 
 
 def table_choices(artifact: Artifact, name: str, given: str | None = None) -> tuple[str, ...]:
-    """Return the precisions that rows of a table can be written in, the largest first.
+    """Return the precisions that rows of a table can be written in without training, the largest first.
 
     Args:
         artifact: the model version.
         name: of the table.
-        given: the only precision that is wanted.
+        given: the only precision that is wanted; see `uniform_tables`.
     """
     if artifact.manifest.tables[name].codec != UNCHANGED:
         return (UNCHANGED,)
     if given is not None:
-        return (given,)
-    is_known = popularity_of(artifact, name) is not None
-    return tuple(each for each in CODEC_OF_PRECISION if is_known or each not in TIERED_PRECISIONS)
+        return (uniform_tables(artifact, given)[name],)
+    left_out = TRAINED_PRECISIONS
+    if popularity_of(artifact, name) is None:
+        left_out += TIERED_PRECISIONS
+    return tuple(each for each in CODEC_OF_PRECISION if each not in left_out)
+
+
+def uniform_tables(artifact: Artifact, precision: str) -> dict[str, str]:
+    """Return the precision of each table where one is wanted for all; see `suited_precision`.
+
+    Raises:
+        BackendMissingError: its codebooks cannot be trained here.
+        UnsupportedError: its codebooks would take more bytes than they save, of every table.
+    """
+    specs = artifact.manifest.tables
+    found = {name: suited_precision(precision, spec.rows, spec.dim) for name, spec in specs.items()}
+    if precision in TRAINED_PRECISIONS and found:
+        if not can_train_codebooks():
+            raise missing_extra("faiss", "ann")
+        if precision not in found.values():
+            smaller = next(iter(found.values()))
+            raise UnsupportedError(
+                f"expected a table that is smaller in `{precision}` than in `{smaller}`: of each one the "
+                "codebooks take more bytes than its rows save",
+                where=str(artifact.path),
+                hint=f"choose `{smaller}`",
+            )
+    return found
 
 
 def dense_choices(original: Original, given: str | None = None) -> tuple[str, ...]:
@@ -135,7 +177,7 @@ def write_recipe(original: Original, writer: ArtifactWriter, recipe: Recipe) -> 
     artifact = original.artifact
     for node_type in artifact.node_types:
         writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
-    _write_tables(artifact, writer, recipe, changes)
+    _write_tables(original, writer, recipe, changes)
     _write_dense(original, writer, recipe, changes)
     writer.copy_rest(artifact)
     return changes
@@ -176,18 +218,17 @@ def commit_version(
     )
 
 
-def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
-    applied: set[str] = set()
+def _write_tables(original: Original, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+    artifact, applied = original.artifact, set[str]()
     for name, spec in artifact.manifest.tables.items():
         precision = recipe.tables.get(name, UNCHANGED)
         if precision == UNCHANGED or spec.codec != UNCHANGED:
             writer.copy_table(artifact, name)
             continue
-        table = artifact.table(name)
-        codec = codec_of(precision, popularity_of(artifact, name) if precision in TIERED_PRECISIONS else None)
-        writer.add_table(name, spec.node_type, table, codec)
-        changes.tables[name] = table_error(table, writer.stored_rows(name))
-        applied.add(codec.name)
+        table = original.tables.encoded(name, precision)
+        writer.add_encoded_table(name, spec.node_type, table.codec, table.arrays, (spec.rows, spec.dim))
+        changes.tables[name] = table.error
+        applied.add(table.codec.name)
     changes.steps.extend(f"tables {codec}" for codec in sorted(applied))
 
 

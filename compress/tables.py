@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import UnsupportedError
-from graphbox.row_codecs import ClusteredCodec, RowCodec, RowSource, TieredCodec, row_codec
+from graphbox.row_codecs import (
+    ClusteredCodec,
+    ResidualCodec,
+    RowCodec,
+    RowSource,
+    TieredCodec,
+    row_codec,
+)
 
 __all__ = [
     "CODEC_OF_PRECISION",
     "TIERED_PRECISIONS",
+    "TRAINED_PRECISIONS",
     "TableError",
     "codec_of",
+    "suited_precision",
     "table_error",
     "with_popularity",
     "worth_trying",
@@ -34,11 +43,36 @@ CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
     "int3_int2_tiers": row_codec("clustered(tiered(int3_rotated,int2_rotated))"),
     "int2_clustered": row_codec("clustered(int2_rotated)"),
     "int2": row_codec("int2_rotated"),
+    # A wider beam took twice the time and left the error as it was, on two tables of the demo's model.
+    "residual16": ResidualCodec(16, beam=1),
+    "residual8": ResidualCodec(8, beam=1),
 }
 """By precision, the largest rows first."""
 
-TIERED_PRECISIONS: Final = ("int4_int3_tiers", "int3_int2_tiers")
+TIERED_PRECISIONS: Final[tuple[str, ...]] = ("int4_int3_tiers", "int3_int2_tiers")
 """Those that need to know which rows are popular."""
+
+TRAINED_PRECISIONS: Final[tuple[str, ...]] = ("residual16", "residual8")
+"""Those whose codebooks faiss trains; codebooks take the same bytes for any number of rows."""
+
+_SMALLEST_UNTRAINED: Final = "int2"
+
+
+def suited_precision(precision: str, rows: int, dim: int) -> str:
+    """Return the precision of a table where one is wanted for all tables.
+
+    A table whose codebooks would take more bytes than they save has the next more precise one, int2.
+
+    Args:
+        precision: that is wanted.
+        rows: of the table.
+        dim: elements of a row.
+    """
+    if precision not in TRAINED_PRECISIONS:
+        return precision
+    wanted, smallest = CODEC_OF_PRECISION[precision], CODEC_OF_PRECISION[_SMALLEST_UNTRAINED]
+    is_smaller = wanted.bytes_of(rows, dim) < smallest.bytes_of(rows, dim)
+    return precision if is_smaller else _SMALLEST_UNTRAINED
 
 
 def worth_trying(

@@ -13,6 +13,7 @@ from graphbox.server.schema import Answer
 __all__ = [
     "Compression",
     "CompressionBounds",
+    "CompressionDrift",
     "CompressionLatency",
     "CompressionPoint",
     "CompressionRecipe",
@@ -43,6 +44,7 @@ class CompressionRecipe(_Kept):
     tables: dict[str, str] = Field(description="codec of each table; those left out stay as they are")
     float_layers: list[str] = Field(description="layers of the ONNX part that stay float32")
     kept_neurons: float = Field(description="share of the hidden neurons that are kept")
+    unchanged: list[str] = Field(default=[], description="tables that stay as they are")
 
 
 class CompressionLatency(_Kept):
@@ -90,6 +92,15 @@ class CompressionBounds(_Kept):
     metric: float | None = Field(default=None, description="least value of the deciding metric")
 
 
+class CompressionDrift(_Kept):
+    """The deciding metric of one group of targets, by popularity."""
+
+    group: str = Field(description="links in training, e.g. `in_degree_5_to_50`")
+    positives: int = Field(description="links to find in the group")
+    original: Figure = Field(description="metric of the original")
+    chosen: Figure = Field(description="metric of the chosen version")
+
+
 class UnfinishedCompression(_Kept):
     """A search that has not finished since it was started or continued."""
 
@@ -126,6 +137,11 @@ class Compression(CompressionSummary):
     points: list[CompressionPoint] = Field(description="smallest first; empty where nothing was found yet")
     chosen: str | None = Field(description="`key` of the chosen point; null: none yet")
     metrics_test: dict[str, Figure] = Field(description="of the chosen version on the test part")
+    drift: list[CompressionDrift] = Field(
+        default=[],
+        description="on the validation part, in the order of the report; empty where the task does not"
+        " measure its metric by popularity, or nothing was found yet",
+    )
     rejected: list[CompressionTrial] = Field(
         description="within the limits at first, not when they were measured again"
     )

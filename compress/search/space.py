@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION
 
-__all__ = ["Choice", "Space", "ladder", "parts_alone", "probes"]
+__all__ = ["Choice", "Space", "ladder", "parts_alone", "probes", "smallest_uniform"]
 
 _MOST_FLOAT_LAYERS = 3
 _TABLES_TO_COMPARE = 2
@@ -95,6 +95,11 @@ def probes(space: Space) -> dict[str, Recipe]:
         return {}
     alone = [{f"table.{name}": space.tables[name][-1], **_first_method(space)} for name in names]
     return dict(zip(names, _distinct(space, alone), strict=True))
+
+
+def smallest_uniform(space: Space) -> Recipe:
+    """Return the recipe of each table's smallest codec with the first method of the ONNX part."""
+    return space.recipe(_complete(space, {**_uniform(space)[-1], **_first_method(space)}))
 
 
 def parts_alone(space: Space) -> Iterator[Recipe]:

@@ -23,7 +23,7 @@ from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
 from graphbox.compress.search.space import Space, probes
 from graphbox.compress.search.trials import Latency, Trial
-from graphbox.compress.tables import CODEC_OF_PRECISION
+from graphbox.compress.tables import CODEC_OF_PRECISION, TRAINED_PRECISIONS, suited_precision
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.errors import DataError, FormatError, GateError, UnsupportedError
@@ -84,7 +84,8 @@ class Workbench:
         _remove(self._folder)
         self._folder.mkdir(parents=True)
         self._original = self.open(self._artifact.path)
-        self._parts = Original(self._artifact, self._original, self._target.name)
+        encoded = self._folder / "encoded"
+        self._parts = Original(self._artifact, self._original, self._target.name, encoded)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -181,6 +182,33 @@ class Workbench:
                 }
         return errors
 
+    def trained_errors(self) -> dict[str, dict[str, float]]:
+        """Return the relative error of each float32 table in the precisions that are trained, by precision.
+
+        Those that make no table smaller are left out. Training takes tens of seconds for each; trials use the
+        same encoded tables.
+        """
+        errors: dict[str, dict[str, float]] = {}
+        for name, spec in self._artifact.manifest.tables.items():
+            for precision in TRAINED_PRECISIONS:
+                is_smaller = suited_precision(precision, spec.rows, spec.dim) == precision
+                if spec.codec != UNCHANGED or not is_smaller:
+                    continue
+                try:
+                    error = self.parts.tables.encoded(name, precision).error
+                except DataError:  # rows that are not finite: trials are refused with the reason
+                    continue
+                errors.setdefault(name, {})[precision] = error.relative
+        return errors
+
+    def fits(self, recipe: Recipe, most_bytes: int) -> bool:
+        """Return whether the model of a recipe has at most so many bytes; False where it does not suit."""
+        try:
+            with self.built(recipe, "candidate") as built:
+                return sum(sizes_of(built.manifest).values()) <= most_bytes
+        except _REFUSALS:
+            return False
+
     def suggestions(
         self, space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial]
     ) -> list[Recipe]:
@@ -207,15 +235,17 @@ class Workbench:
             )
             for name, found in errors.items()
         ]
-        codecs = list(CODEC_OF_PRECISION.values())
+        in_use = {precision for found in errors.values() for precision in found}
+        totals = [
+            _uniform_bytes(precision, tables) for precision in CODEC_OF_PRECISION if precision in in_use
+        ]
         precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
-        totals = [sum(codec.bytes_of(each.rows, each.dim) for each in tables) for codec in codecs]
         recipes = []
         pairs = list(itertools.pairwise(totals))[-_MOST_PAIRS:]
         for budget in (
             size for larger, smaller in reversed(pairs) for size in ((larger + smaller) // 2, larger)
         ):
-            chosen = choose_codecs(tables, budget, codecs).codecs
+            chosen = choose_codecs(tables, budget).codecs
             values = {f"table.{name}": precision_of[codec.name] for name, codec in chosen.items()}
             recipes.append(space.recipe({"dense": space.dense[:2][-1], **values}))
         return list({recipe.key: recipe for recipe in recipes}.values())
@@ -245,6 +275,14 @@ class Workbench:
         reports = bench_together({"": self.original, **models}, (batch,), seconds or self._target.seconds)
         original = reports[""].batches[0]
         return {name: _latency(reports[name].batches[0], original) for name in models}
+
+
+def _uniform_bytes(precision: str, tables: Sequence[BudgetedTable]) -> int:
+    """Return the bytes of tables in one precision, as far as it suits them."""
+    return sum(
+        CODEC_OF_PRECISION[suited_precision(precision, each.rows, each.dim)].bytes_of(each.rows, each.dim)
+        for each in tables
+    )
 
 
 def _weights(

@@ -48,7 +48,7 @@ from graphbox.artifact.rows import mean_row
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
-from graphbox.row_codecs import ArrayRows, RowCodec, RowSource, TableShape, open_rows, row_codec
+from graphbox.row_codecs import ArrayRows, Arrays, RowCodec, RowSource, TableShape, open_rows, row_codec
 from graphbox.rows import StoredRows
 
 Metrics = Mapping[str, Mapping[str, float]]
@@ -152,10 +152,31 @@ class ArtifactWriter:
             own = rows.dtype.name if isinstance(rows, np.ndarray) else "float32"
             codec = codec or row_codec(own)
             self._add_table_spec(name, node_type, codec.name, (len(source), source.dim))
-            for file, array in codec.encode(source).items():
-                self.add_array(f"tables/{name}/{file}", array)
+            self._add_table_arrays(name, codec.encode(source))
         except DataError as error:
             raise DataError(error.message, where=f"table `{name}`", hint=error.hint) from error
+
+    def add_encoded_table(
+        self, name: str, node_type: str, codec: RowCodec, arrays: Arrays, shape: tuple[int, int]
+    ) -> None:
+        """Write a table that was encoded before, for a node type whose ids were added.
+
+        Args:
+            name: of the table.
+            node_type: whose rows they are.
+            codec: of the table.
+            arrays: what the codec made of it.
+            shape: rows and length of a row.
+
+        Raises:
+            DataError: there is another number of rows than of ids.
+        """
+        self._add_table_spec(name, node_type, codec.name, shape)
+        self._add_table_arrays(name, arrays)
+
+    def _add_table_arrays(self, name: str, arrays: Arrays) -> None:
+        for file, array in arrays.items():
+            self.add_array(f"tables/{name}/{file}", array)
 
     def add_streamed_table(
         self,

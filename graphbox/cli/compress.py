@@ -43,6 +43,8 @@ class RowPrecision(StrEnum):
     INT3_INT2_TIERS = "int3_int2_tiers"
     INT2_CLUSTERED = "int2_clustered"
     INT2 = "int2"
+    RESIDUAL16 = "residual16"
+    RESIDUAL8 = "residual8"
 
 
 def compress(

@@ -74,6 +74,8 @@ RowPrecision: TypeAlias = Literal[
     "int3_int2_tiers",
     "int2_clustered",
     "int2",
+    "residual16",
+    "residual8",
 ]
 """Precision of embedding rows."""
 
@@ -110,7 +112,8 @@ class CompressConfig(Section):
     """Precision of the embedding rows. Integers have a scale and a bias for each row; int4, int3 and int2
     rotate rows first. `clustered`: the centroid of a row's cluster is subtracted before, which makes the
     error smaller where rows lie in clusters. `tiers`: the same, with more bits for the quarter of the rows
-    that is read most."""
+    that is read most. `residual`: 16 or 8 bytes a row and codebooks that faiss trains (graphbox[ann]), for
+    tables that are smaller so than in int2."""
     max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01
     """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
     `0.5%`; more is refused with exit code 6."""

@@ -105,6 +105,7 @@ def search_version(
         kept.mkdir(parents=True, exist_ok=True)
         layer_errors, table_errors = workbench.layer_errors(), workbench.table_errors()
         setting = _setting(parent, settings, quality, environment, layer_errors, table_errors)
+        setting = _with_trained_codecs(settings, workbench, setting, watch)
         progress = _Progress(kept, setting)
         try:
             found = _search(workbench, settings, setting, progress, watch)
@@ -188,17 +189,41 @@ def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> 
     """Return the methods to combine; of a part for which the settings name one, that alone."""
     from graphbox.compress.parts import dense_choices, table_choices
     from graphbox.compress.search import Space
-    from graphbox.compress.tables import worth_trying
+    from graphbox.compress.tables import TRAINED_PRECISIONS, worth_trying
 
     given, original = settings.model_fields_set, workbench.parts
     rows = settings.tables if "tables" in given else None
     tables = {}
     for name, spec in original.artifact.manifest.tables.items():
-        choices = table_choices(original.artifact, name, rows)
-        tables[name] = worth_trying(choices, spec.rows, spec.dim, setting.table_errors.get(name, {}))
+        errors = setting.table_errors.get(name, {})
+        trained = (each for each in TRAINED_PRECISIONS if each in errors)
+        choices = (*table_choices(original.artifact, name, rows), *trained)
+        tables[name] = worth_trying(choices, spec.rows, spec.dim, errors)
     dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(tables=tables, dense=dense, layers=tuple(setting.layer_errors), kept_neurons=kept)
+
+
+def _with_trained_codecs(
+    settings: CompressConfig, workbench: Workbench, setting: Setting, watch: Watch
+) -> Setting:
+    """Add errors of codecs that are trained, where every other one leaves the model above `--max-size`.
+
+    Tables with such an error can be written so in trials. Training takes tens of seconds for each.
+    """
+    from graphbox.compress.search import smallest_uniform
+    from graphbox.row_codecs import can_train_codebooks
+
+    most = setting.limits.max_size_bytes
+    if most is None or "tables" in settings.model_fields_set or not can_train_codebooks():
+        return setting
+    if workbench.fits(smallest_uniform(_space(settings, workbench, setting)), most):
+        return setting
+    watch.check()
+    errors = {name: dict(known) for name, known in setting.table_errors.items()}
+    for name, trained in workbench.trained_errors().items():
+        errors.setdefault(name, {}).update(trained)
+    return replace(setting, table_errors=errors)
 
 
 def _write_points(

@@ -19,7 +19,7 @@ from graphbox.row_codecs.float16 import Float16Codec
 from graphbox.row_codecs.float32 import Float32Codec
 from graphbox.row_codecs.int8_rowwise import Int8RowwiseCodec
 from graphbox.row_codecs.registry import CODEC_NAMES, row_codec
-from graphbox.row_codecs.residual import ResidualCodec
+from graphbox.row_codecs.residual import ResidualCodec, can_train_codebooks
 from graphbox.row_codecs.rotated import RotatedCodec
 from graphbox.row_codecs.tiered import TieredCodec
 
@@ -39,6 +39,7 @@ __all__ = [
     "RowSource",
     "TableShape",
     "TieredCodec",
+    "can_train_codebooks",
     "open_rows",
     "row_codec",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from graphbox.row_codecs.codec import (
 )
 from graphbox.rows import Float32, Int64, StoredRows
 
-__all__ = ["ResidualCodec"]
+__all__ = ["ResidualCodec", "can_train_codebooks"]
 
 _CODES_FILE = "codes.npy"
 _CODEBOOKS_FILE = "codebooks.npy"
@@ -34,6 +35,11 @@ _MOST_BOOKS: Final = 64
 _MOST_TRAINED: Final = 65_536
 """Rows that codebooks are trained on, 256 for each of theirs."""
 _SEED: Final = 1_234
+
+
+def can_train_codebooks() -> bool:
+    """Return whether faiss is installed; rows are decoded without it."""
+    return find_spec("faiss") is not None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from graphbox.compress.limits import Limits
+from graphbox.compress.search.report import popularity_drift
 from graphbox.config import BenchConfig, CompressConfig, SearchConfig
 from graphbox.errors import GateError
 from graphbox.pipeline.compression_search import Quality, Watch, search_version
@@ -93,9 +94,8 @@ def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 def served_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial of the file as it is served: the names of tables that stay are in its name alone."""
-    recipe = {key: value for key, value in trial["recipe"].items() if key != "unchanged"}
-    return {"exceeds": [], "standard_error": None, **trial, "recipe": recipe}
+    """Return a trial of the file as it is served."""
+    return {"exceeds": [], "standard_error": None, **trial}
 
 
 def test_list_and_report_are_those_of_the_file(client: httpx.Client, searched: Workspace) -> None:
@@ -105,7 +105,7 @@ def test_list_and_report_are_those_of_the_file(client: httpx.Client, searched: W
     assert (summary["state"], summary["running"], summary["trials"]) == ("finished", False, 5)
     found = client.get(f"{MODELS}/companion/compressions/{summary['id']}").json()
     assert {key: found[key] for key in summary} == summary
-    same = ("metric", "limits", "bounds", "original", "points", "chosen", "metrics_test", "rejected")
+    same = ("metric", "limits", "bounds", "original", "points", "chosen", "metrics_test", "drift", "rejected")
     for name in (*same, "layer_errors", "table_errors", "command", "environment"):
         expected = document[name]
         if name == "original":
@@ -222,13 +222,33 @@ def test_figures_that_are_no_numbers_are_null(client: httpx.Client, searched: Wo
     add_model(searched, "figures", write_encoder)
     _, document = report_of(searched)
     document["trials"][1]["metrics"]["mrr"] = math.nan
+    del document["drift"], document["trials"][1]["recipe"]["unchanged"]  # not written by earlier releases
     document["added_by_a_later_release"] = document["trials"][1]["added_by_a_later_release"] = 1
     folder = searched.search_folder("figures") / f"1-{KEY}"
     folder.mkdir(parents=True)
     (folder / REPORT_FILE).write_text(json.dumps(document))
     found = client.get(f"{MODELS}/figures/compressions/1-{KEY}").json()
     assert found["tried"][1]["metrics"]["mrr"] is None
+    assert (found["drift"], found["tried"][1]["recipe"]["unchanged"]) == ([], [])
     assert re.fullmatch(r"1-[0-9a-f]{12}", found["id"])
+
+
+def test_drift_is_that_of_the_file(client: httpx.Client, searched: Workspace) -> None:
+    add_model(searched, "drift", write_encoder)
+    _, document = report_of(searched)
+    document["drift"] = popularity_drift(
+        {"recall_in_degree_over_50": 0.5, "positives_in_degree_over_50": 7, "recall_in_degree_0": 0.25},
+        {"recall_in_degree_over_50": 0.25, "recall_in_degree_0": math.nan},
+        "recall",
+    )
+    folder = searched.search_folder("drift") / f"1-{KEY}"
+    folder.mkdir(parents=True)
+    (folder / REPORT_FILE).write_text(json.dumps(document))
+    found = client.get(f"{MODELS}/drift/compressions/1-{KEY}").json()
+    assert found["drift"] == [
+        {"group": "in_degree_over_50", "positives": 7, "original": 0.5, "chosen": 0.25},
+        {"group": "in_degree_0", "positives": 0, "original": 0.25, "chosen": None},
+    ]
 
 
 def test_searches_are_listed_by_time_and_go_with_their_version(tmp_path: Path) -> None:

@@ -771,6 +771,12 @@ export interface components {
        */
       command: string;
       /**
+       * Drift
+       * @description on the validation part, in the order of the report; empty where the task does not measure its metric by popularity, or nothing was found yet
+       * @default []
+       */
+      drift: components["schemas"]["CompressionDrift"][];
+      /**
        * Environment
        * @description target, device, runtime, threads and batch, in words
        */
@@ -883,6 +889,32 @@ export interface components {
        * @description largest size of a version
        */
       size_bytes: number | null;
+    };
+    /**
+     * CompressionDrift
+     * @description The deciding metric of one group of targets, by popularity.
+     */
+    CompressionDrift: {
+      /**
+       * Chosen
+       * @description metric of the chosen version
+       */
+      chosen: number | null;
+      /**
+       * Group
+       * @description links in training, e.g. `in_degree_5_to_50`
+       */
+      group: string;
+      /**
+       * Original
+       * @description metric of the original
+       */
+      original: number | null;
+      /**
+       * Positives
+       * @description links to find in the group
+       */
+      positives: number;
     };
     /**
      * CompressionLatency
@@ -1011,6 +1043,12 @@ export interface components {
       tables: {
         [key: string]: string;
       };
+      /**
+       * Unchanged
+       * @description tables that stay as they are
+       * @default []
+       */
+      unchanged: string[];
     };
     /**
      * CompressionSummary

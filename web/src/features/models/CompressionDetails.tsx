@@ -1,9 +1,13 @@
 import { Table } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Compression, CompressionTrial } from "@/api/types";
+import { Figure } from "@/components/Figure";
 import { PlainTable } from "@/components/PlainTable";
 import { Prose } from "@/components/Prose";
 import { useFormat } from "@/i18n/format";
+
+/** The codec of a table that stays as it is. */
+const UNCHANGED = "float32";
 
 /** Everything that was tried, in its order: figures, and why it is beyond a limit or was refused. */
 export function TriedTable({ report }: { report: Compression }) {
@@ -52,30 +56,37 @@ export function TriedTable({ report }: { report: Compression }) {
   );
 }
 
-/** The relative error of each table by codec. */
-export function TableErrors({ errors }: { errors: Compression["table_errors"] }) {
+/** The relative error of each table by codec; the codec that the chosen version has is marked. */
+export function TableErrors({ report }: { report: Compression }) {
   const { t } = useTranslation("models");
   const format = useFormat();
+  const errors = report.table_errors;
+  const recipe = report.points.find(({ key }) => key === report.chosen)?.recipe;
+  const isChosen = (table: string, codec: string) =>
+    recipe !== undefined &&
+    (recipe.tables[table] === codec || (codec === UNCHANGED && recipe.unchanged.includes(table)));
   const codecs = [...new Set(Object.values(errors).flatMap((row) => Object.keys(row)))];
   return (
     <PlainTable label={t("compression.errors.tables")}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th>{t("compression.errors.table")}</Table.Th>
-          {codecs.map((codec) => (
-            <Table.Th key={codec} ta="right">
-              {codec}
+          <Table.Th>{t("compression.errors.codec")}</Table.Th>
+          {Object.keys(errors).map((table) => (
+            <Table.Th key={table} ta="right">
+              {table}
             </Table.Th>
           ))}
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {Object.entries(errors).map(([table, row]) => (
-          <Table.Tr key={table}>
-            <Table.Td>{table}</Table.Td>
-            {codecs.map((codec) => (
-              <Table.Td key={codec} ta="right">
-                {row[codec] == null ? "–" : format.percent(row[codec])}
+        {codecs.map((codec) => (
+          <Table.Tr key={codec}>
+            <Table.Td>{codec}</Table.Td>
+            {Object.entries(errors).map(([table, row]) => (
+              <Table.Td key={table} ta="right">
+                <Figure value={row[codec] == null ? "–" : format.percent(row[codec])}>
+                  {isChosen(table, codec) ? t("compression.chosen") : undefined}
+                </Figure>
               </Table.Td>
             ))}
           </Table.Tr>

@@ -9,6 +9,7 @@ import { Prose } from "@/components/Prose";
 import { TimeText } from "@/components/TimeText";
 import { useFormat } from "@/i18n/format";
 import { CompressionChart } from "./CompressionChart";
+import { CompressionDrift } from "./CompressionDrift";
 import { LayerErrors, TableErrors, TriedTable } from "./CompressionDetails";
 import { ParetoTable } from "./ParetoTable";
 
@@ -37,6 +38,7 @@ export function CompressionReport({ model, report }: CompressionReportProps) {
       </Panel>
       {report.points.length > 0 && <ParetoTable model={model} report={report} />}
       <CompressionChart report={report} />
+      <CompressionDrift report={report} />
       <Panel title={t("compression.details")}>
         <Stack gap="sm">
           <Folded title={t("compression.tried.title", { count: report.tried.length })}>
@@ -44,7 +46,7 @@ export function CompressionReport({ model, report }: CompressionReportProps) {
           </Folded>
           {Object.keys(report.table_errors).length > 0 && (
             <Folded title={t("compression.errors.tables")}>
-              <TableErrors errors={report.table_errors} />
+              <TableErrors report={report} />
             </Folded>
           )}
           {Object.keys(report.layer_errors).length > 0 && (

@@ -77,6 +77,36 @@ describe("the compression of a model", () => {
     ]);
   });
 
+  it("shows the metric by popularity of the targets, original beside chosen", async () => {
+    renderApp(ADDRESS);
+    const table = await screen.findByRole("table", {
+      name: "recall@20 by popularity of the target (links in training)",
+    });
+    expect(rowsOf(table)).toEqual([
+      "> 501,204 links to find0.41200.4135+0.4%",
+      "5–502,870 links to find0.35300.3510-0.6%",
+      "01 link to find0.0000–",
+    ]);
+  });
+
+  it("has no such table where a task does not measure it", async () => {
+    answerWith({ drift: [] });
+    renderApp(ADDRESS);
+    await pointsTable();
+    expect(screen.queryByRole("table", { name: /by popularity/ })).toBeNull();
+  });
+
+  it("marks the codec that each table of the chosen version has", async () => {
+    const { user } = renderApp(ADDRESS);
+    const title = "Relative error of the tables by codec";
+    await user.click(await screen.findByRole("button", { name: title }));
+    expect(rowsOf(await screen.findByRole("table", { name: title }))).toEqual([
+      "float320.0%0.0%chosen",
+      "int80.5%chosen0.5%",
+      "int48.6%–",
+    ]);
+  });
+
   it("promotes a point, where the server takes changes", async () => {
     const sent: unknown[] = [];
     server.use(
