@@ -1,4 +1,4 @@
-"""The search: a ladder of uniform recipes, proposals within the limits, the choice and its proof."""
+"""The search: a ladder of methods, proposals within the limits, the choice and its proof."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
+from graphbox.compress.search.additive import best_guess
 from graphbox.compress.search.choice import choose, infeasible, refusal
 from graphbox.compress.search.pareto import pareto_indices, spread_out
 from graphbox.compress.search.sampler import objectives, propose
@@ -24,6 +25,7 @@ __all__ = ["Budget", "Found", "search"]
 
 _MOST_POINTS = 8
 _FINAL_SECONDS = 2.0
+_TRIALS_OF_ESTIMATOR = 3
 
 Report = Callable[[Trial, int, int], None]
 """Called with each finished trial, the number of trials so far, and how many there will be at most."""
@@ -102,7 +104,7 @@ def search(
             check()
         recipe, source = next(steps, (None, "sampler"))
         if recipe is None:
-            recipe = propose(space, list(log), limits, metric, value, budget.seed)
+            recipe = _proposed(space, list(log), limits, metric, value, budget.seed)
         if recipe is None:
             break
         if log.find(recipe) is not None:  # suggested twice
@@ -122,6 +124,20 @@ def _known_steps(
     tried = [log.find(recipe) for recipe in first]
     yield from ((recipe, "budget") for recipe in suggest([trial for trial in tried if trial is not None]))
     yield from ((recipe, "ladder") for recipe in parts_alone(space))
+
+
+def _proposed(
+    space: Space, trials: Sequence[Trial], limits: Limits, metric: str, original: float, seed: int
+) -> Recipe | None:
+    """Return a recipe that was not tried: by sums of what methods change, and every third time by the estimator.
+
+    Sums find the best combination of parts that do not depend on each other; where they do, the estimator
+    learns what sums leave out.
+    """
+    guess = None
+    if len(trials) % _TRIALS_OF_ESTIMATOR:
+        guess = best_guess(space, trials, limits, metric, original, seed + len(trials))
+    return guess or propose(space, trials, limits, metric, original, seed)
 
 
 def _original(bench: Workbench, log: TrialLog) -> Trial:

@@ -103,9 +103,15 @@ def smallest_uniform(space: Space) -> Recipe:
 
 
 def parts_alone(space: Space) -> Iterator[Recipe]:
-    """Give the recipes of each method alone and of each codec alone; other ones are left to the sampler."""
+    """Give the recipes of each method of the ONNX part alone, and of the fractions of neurons with the first one.
+
+    With the ladder they tell of each method what it changes; combinations are left to the proposals.
+    """
     methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
-    yield from _distinct(space, [*methods, *_uniform(space)])
+    pruned: list[dict[str, Choice]] = [
+        {"kept_neurons": kept, **_first_method(space)} for kept in space.kept_neurons
+    ]
+    yield from _distinct(space, [*methods, *pruned])
 
 
 def _uniform(space: Space) -> list[dict[str, Choice]]:

@@ -73,7 +73,7 @@ def test_the_smallest_model_within_the_drop_is_chosen(artifact: Artifact, tmp_pa
     assert not list((tmp_path / "search").glob("models*"))
     assert all(trial.state == "measured" for trial in found.trials)
     assert len({trial.recipe.key for trial in found.trials}) == 12
-    assert [trial.source for trial in found.trials] == ["ladder"] * 9 + ["sampler"] * 3
+    assert [trial.source for trial in found.trials] == ["ladder"] * 7 + ["sampler"] * 5
 
 
 def test_without_a_limit_of_quality_the_best_model_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
