@@ -22,7 +22,7 @@ from graphbox.compress.dense.conversion import output_error
 from graphbox.compress.dense.method import DenseMethod, OutputError
 from graphbox.compress.dense.onnx_graph import Graph
 from graphbox.compress.dense.values import Values, open_on_cpu, outputs_of
-from graphbox.errors import BackendMissingError, GateError, UnsupportedError, missing_extra
+from graphbox.errors import BackendMissingError, DataError, GateError, UnsupportedError, missing_extra
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ _MAX_QUERIES: Final = 1 << 15
 _HELD_OUT_SHARE: Final = 5
 _MAX_HELD_OUT: Final = 1024
 _MAX_ROWS: Final = 1 << 20
-_MAX_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 128 << 20
 _BATCH: Final = 64
 _EPOCHS: Final = 2
 _RATE: Final = 0.003
@@ -76,7 +76,7 @@ def can_fine_tune(model: bytes, queries: Queries | None) -> bool:
     """Return whether `fine_tune` takes a model: torch can compute it, and it has queries to learn from."""
     try:
         _check(model, queries)
-    except (BackendMissingError, UnsupportedError):
+    except (BackendMissingError, DataError, UnsupportedError):
         return False
     return True
 
@@ -93,8 +93,8 @@ def fine_tune(
 ) -> FineTuned:
     """Train a model to give the outputs of the original, at most two epochs long.
 
-    Up to 32,768 queries are trained on, fewer of large models (about 1e12 operations), and up to 1,024
-    others are compared on afterwards.
+    Up to 32,768 queries of at most 128 MiB are trained on, fewer of large models (about 1e12 operations), and
+    up to 1,024 others are compared on afterwards.
 
     Args:
         original: the float32 ONNX file whose outputs are to be given.

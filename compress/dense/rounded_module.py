@@ -7,7 +7,6 @@ Gradients Through Stochastic Neurons for Conditional Computation", 2013).
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -70,11 +69,11 @@ class RoundedModule(OnnxModule):
         with torch.no_grad():
             codes_of_x = rounding.activations(x)
             codes_of_weight = _rounded_weight(product, rounding, weight)
-        replaced: dict[str, Value] = {
+        return {
+            **values,
             product.x: straight_through(x, codes_of_x),
             product.weight: straight_through(weight, codes_of_weight),
         }
-        return ChainMap(replaced, dict(values))
 
     def onnx(self) -> bytes:
         """Return the model with the weights as they are now, in float32."""

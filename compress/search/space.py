@@ -39,14 +39,17 @@ class Space:
     @property
     def parameters(self) -> dict[str, tuple[Choice, ...]]:
         """Values of each parameter that has more than one."""
-        all_of_them: dict[str, tuple[Choice, ...]] = {
+        return {name: values for name, values in self._choices.items() if len(values) > 1}
+
+    @property
+    def _choices(self) -> dict[str, tuple[Choice, ...]]:
+        return {
             "dense": self.dense,
             "float_layers": tuple(range(min(len(self.layers), _MOST_FLOAT_LAYERS) + 1)),
             "kept_neurons": self.kept_neurons,
             "tuned": (False, True) if self._can_gain() else (False,),
             **{f"table.{name}": codecs for name, codecs in self.tables.items()},
         }
-        return {name: values for name, values in all_of_them.items() if len(values) > 1}
 
     def recipe(self, values: Mapping[str, Choice]) -> Recipe:
         """Return the recipe of chosen values; parameters that are left out have their only value."""
@@ -76,7 +79,7 @@ class Space:
             "tuned": recipe.tuned,
             **{f"table.{name}": recipe.tables.get(name, UNCHANGED) for name in self.tables},
         }
-        for name, known in self.parameters.items():
+        for name, known in self._choices.items():
             if found[name] not in known:
                 raise KeyError(name)
         if self.recipe(found) != recipe:
@@ -84,10 +87,15 @@ class Space:
         return {name: found[name] for name in self.parameters}
 
     def tuned(self, recipe: Recipe) -> Recipe | None:
-        """Return the recipe with fine-tuning; None where it has that, or where that cannot help."""
+        """Return the recipe with fine-tuning; None where it has that, where that cannot help, or outside."""
         if recipe.tuned or not self._gains(recipe.dense, recipe.kept_neurons):
             return None
-        return replace(recipe, tuned=True)
+        tuned = replace(recipe, tuned=True)
+        try:
+            self.values(tuned)
+        except KeyError:  # of a search with other methods
+            return None
+        return tuned
 
     def _gains(self, dense: str, kept_neurons: float) -> bool:
         """Return whether fine-tuning can help: of what is pruned or coarsely rounded."""

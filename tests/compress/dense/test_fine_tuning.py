@@ -111,7 +111,7 @@ def test_straight_through_is_exact() -> None:
     exact = torch.tensor([0.3, 1e8, -7.7], requires_grad=True)
     received = straight_through(exact, exact.round())
     assert received.tolist() == exact.round().tolist()
-    received.sum().backward()
+    received.sum().backward()  # type: ignore[no-untyped-call]
     assert exact.grad is not None
     assert exact.grad.tolist() == [1, 1, 1]
 
@@ -252,6 +252,7 @@ def test_numbers_that_are_not_finite_are_refused() -> None:
     with pytest.raises(DataError, match="expected finite calibration feeds"):
         fine_tune(network.onnx(), network.onnx(), queries_of(x))
     network.weights[0][2, 2] = np.inf
+    assert not can_fine_tune(network.onnx(), queries_of(rows(200, 8)))
     with pytest.raises(DataError, match="expected finite weights"):
         fine_tune(network.onnx(), network.onnx(), queries_of(rows(200, 8)))
 

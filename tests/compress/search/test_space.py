@@ -93,6 +93,9 @@ def test_only_what_is_pruned_or_coarsely_rounded_is_fine_tuned() -> None:
     assert TUNABLE.tuned(recipe) == Recipe("int4_weights", {"user": "int8"}, tuned=True)
     assert str(TUNABLE.tuned(recipe)) == "dense int4_weights; tables int8; fine-tuned"
     assert TUNABLE.tuned(Recipe("int8")) is None
+    fixed = Space(tables={}, dense=("int8_static",), can_tune=True)
+    assert fixed.tuned(Recipe("int8_static")) == Recipe("int8_static", tuned=True)
+    assert fixed.tuned(Recipe("int4_weights")) is None, "it is outside of the space"
 
 
 def test_fine_tuning_is_no_parameter_where_it_cannot_help() -> None:
