@@ -9,6 +9,7 @@ from typing import Literal
 
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.compress.agreement import Agreement
+from graphbox.compress.dense import Queries
 from graphbox.compress.parts import Changes, Original, commit_version, uniform_tables, write_recipe
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
@@ -16,10 +17,11 @@ from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import GateError, UsageError, did_you_mean
 
-__all__ = ["Evaluate", "HeldOutPart", "compress", "recipe_of", "validation_metrics"]
+__all__ = ["Evaluate", "FindQueries", "HeldOutPart", "compress", "recipe_of", "validation_metrics"]
 
 HeldOutPart = Literal["validation", "test"]
 Evaluate = Callable[[DeployedModel, HeldOutPart], Mapping[str, float]]
+FindQueries = Callable[[DeployedModel], Queries]
 
 
 def compress(
@@ -31,6 +33,7 @@ def compress(
     metric: str,
     evaluate: Evaluate | None,
     bench: BenchConfig | None = None,
+    queries: FindQueries | None = None,
 ) -> CompressReport:
     """Write a compressed version of an artifact, unless it answers too much worse.
 
@@ -46,6 +49,7 @@ def compress(
         evaluate: returns the task's metrics of a deployed model on a part; None: `Agreement` with the
             original is measured instead.
         bench: target and threads to evaluate on.
+        queries: finds real queries of the original, to measure ranges on; None: those that it knows itself.
 
     Raises:
         GateError: when the metric drops by more than ``config.max_drop``; nothing is written then.
@@ -75,7 +79,8 @@ def compress(
                 **({} if task is None else {task: reports[0].metrics_test}),
             }
 
-        opened = Original(artifact, original, settings.target)
+        found = None if queries is None else queries(original)
+        opened = Original(artifact, original, settings.target, found)
         changes = write_recipe(opened, writer, recipe)
         _check_changed(artifact, changes)
         commit_version(artifact, writer, version, changes.steps, judge)

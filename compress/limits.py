@@ -12,6 +12,7 @@ from graphbox.errors import UsageError
 
 __all__ = ["Figures", "Limits", "Violation", "parse_milliseconds", "parse_minimum"]
 
+_MAX_SIZE, _MAX_P99 = "--max-size", "--max-p99"
 _TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)\s*")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
@@ -46,6 +47,11 @@ class Violation:
     allowed: float
     received: float
     excess: float
+
+    @property
+    def is_of_quality(self) -> bool:
+        """Whether the limit is on a metric, and not on bytes or time."""
+        return self.limit not in {_MAX_SIZE, _MAX_P99}
 
 
 @dataclass(frozen=True)
@@ -94,9 +100,9 @@ class Limits:
 
     def _violations(self, figures: Figures, metric: str, original: float) -> Iterator[Violation]:
         if self.max_size_bytes is not None and figures.size_bytes > self.max_size_bytes:
-            yield _above("--max-size", self.max_size_bytes, figures.size_bytes)
+            yield _above(_MAX_SIZE, self.max_size_bytes, figures.size_bytes)
         if self.max_p99_ms is not None and figures.p99_ms is not None and figures.p99_ms > self.max_p99_ms:
-            yield _above("--max-p99", self.max_p99_ms, figures.p99_ms)
+            yield _above(_MAX_P99, self.max_p99_ms, figures.p99_ms)
         for name, least in self.minimums.items():
             yield from _below(f"--min {name}", least, figures.metrics[name])
         if self.max_drop is not None:

@@ -10,6 +10,8 @@ from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.dense import (
     Calibration,
     ConversionReport,
+    DenseMethod,
+    Queries,
     convert_dense,
     convert_for_target,
     default_dense,
@@ -17,6 +19,7 @@ from graphbox.compress.dense import (
     dense_methods,
     layers_of,
 )
+from graphbox.compress.dense.fine_tuning import FineTuned, fine_tune
 from graphbox.compress.dense.prune import prune_neurons
 from graphbox.compress.encoded_tables import EncodedTables
 from graphbox.compress.popularity import popularity_of
@@ -29,7 +32,7 @@ from graphbox.compress.tables import (
     suited_precision,
 )
 from graphbox.deploy import DeployedModel
-from graphbox.errors import UnsupportedError, missing_extra
+from graphbox.errors import GateError, UnsupportedError, missing_extra
 from graphbox.row_codecs import can_train_codebooks
 
 __all__ = [
@@ -63,16 +66,28 @@ class Original:
         artifact: the version.
         model: the same, open.
         target: an adapter's name, ``adapter/device``, or ``auto``.
+        queries: real ones, to measure ranges on and to learn from; None: those that the model knows itself.
         encoded: where encoded tables are kept; see `EncodedTables`.
+
+    Attributes:
+        tuned: ONNX parts that were fine-tuned, by what recipes say of them: tables make no difference.
     """
 
     def __init__(
-        self, artifact: Artifact, model: DeployedModel, target: str = AUTO, encoded: Path | None = None
+        self,
+        artifact: Artifact,
+        model: DeployedModel,
+        target: str = AUTO,
+        queries: Queries | None = None,
+        encoded: Path | None = None,
     ) -> None:
         self.artifact = artifact
         self.model = model
         self.target = target
         self.tables = EncodedTables(artifact, encoded)
+        has_feeds = model.num_queries and artifact.manifest.onnx is not None
+        self.queries = queries or (Queries.of_model(model) if has_feeds else None)
+        self.tuned: dict[tuple[str, tuple[str, ...], float], FineTuned] = {}
         self._calibration: Calibration | None = None
 
     @property
@@ -87,9 +102,9 @@ class Original:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Feeds of the model's own queries; None where it has none, or no ONNX part to feed."""
-        if self._calibration is None and self.model.num_queries and self.artifact.manifest.onnx is not None:
-            self._calibration = Calibration.of_model(self.model)
+        """Feeds of real queries; None where there are none, or no ONNX part to feed."""
+        if self._calibration is None and self.queries is not None:
+            self._calibration = Calibration.of_random(self.queries)
         return self._calibration
 
 
@@ -240,7 +255,10 @@ def _write_dense(original: Original, writer: ArtifactWriter, recipe: Recipe, cha
     if model is None:
         model = original.artifact.onnx_bytes()
     else:
-        model = _converted(original, _pruned(original, model, recipe, changes), recipe, changes)
+        model = _pruned(original, model, recipe, changes)
+        method = _method(original, model, recipe)
+        model = _tuned(original, model, method, recipe, changes)
+        model = _converted(original, model, method, recipe, changes)
     precision = inspect_onnx(model, onnx.path).precision
     writer.set_onnx(model, opset=onnx.opset, precision=precision, inputs=onnx.inputs, outputs=onnx.outputs)
 
@@ -253,20 +271,63 @@ def _pruned(original: Original, model: bytes, recipe: Recipe, changes: Changes) 
     return pruned.model
 
 
-def _converted(original: Original, model: bytes, recipe: Recipe, changes: Changes) -> bytes:
+def _method(original: Original, model: bytes, recipe: Recipe) -> DenseMethod | None:
     if recipe.dense == UNCHANGED:
-        return model
-    calibration = original.calibration
+        return None
     if recipe.dense == AUTO:
-        method = default_dense(model, original.target, calibration)
-        if method is None:
-            return model
-        converted = convert_dense(method, model, calibration)
-    elif recipe.float_layers:
-        layers = [each.name for each in layers_of(model) if each.name not in recipe.float_layers]
-        converted = convert_dense(dense_method(recipe.dense), model, calibration, layers)
+        return default_dense(model, original.target, original.calibration)
+    return dense_method(recipe.dense)
+
+
+def _layers(model: bytes, recipe: Recipe) -> list[str] | None:
+    """Return the layers to convert; None: those that the method finds worth it."""
+    if not recipe.float_layers:
+        return None
+    return [each.name for each in layers_of(model) if each.name not in recipe.float_layers]
+
+
+def _tuned(
+    original: Original, model: bytes, method: DenseMethod | None, recipe: Recipe, changes: Changes
+) -> bytes:
+    """Return the model after training for what the recipe does to it.
+
+    Raises:
+        GateError: its error on queries that it was not trained on did not get smaller.
+    """
+    if not recipe.tuned:
+        return model
+    key = (recipe.dense, recipe.float_layers, recipe.kept_neurons)
+    if key not in original.tuned:
+        original.tuned[key] = fine_tune(
+            original.artifact.onnx_bytes(),
+            model,
+            original.queries,
+            method=method,
+            calibration=original.calibration,
+            layers=_layers(model, recipe),
+        )
+    tuned = original.tuned[key]
+    if not tuned.is_better:
+        raise GateError(
+            "expected a smaller error of the outputs after fine-tuning, it went from "
+            f"{tuned.before.rms_relative:.4g} to {tuned.after.rms_relative:.4g} on {tuned.after.rows} rows "
+            "that were not trained on",
+            hint="the recipe without fine-tuning is the better one",
+        )
+    changes.steps.append("fine-tuned")
+    return tuned.model
+
+
+def _converted(
+    original: Original, model: bytes, method: DenseMethod | None, recipe: Recipe, changes: Changes
+) -> bytes:
+    if method is None:
+        return model
+    layers, calibration = _layers(model, recipe), original.calibration
+    if recipe.dense == AUTO or layers is not None:
+        converted = convert_dense(method, model, calibration, layers)
     else:
-        converted = convert_for_target(dense_method(recipe.dense), model, original.target, calibration)
+        converted = convert_for_target(method, model, original.target, calibration)
     changes.dense = converted.report
     changes.steps.append(f"dense {converted.report.method}")
     return converted.model

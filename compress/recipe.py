@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Final, Self
 
 __all__ = ["UNCHANGED", "Recipe"]
 
 UNCHANGED = "float32"
 """Method that leaves a part as it is."""
+
+_LATER: Final = {"tuned": False}
+"""Fields that recipes did not always have, with the value that stands for their absence: no part of a key."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Recipe:
         tables: codec of each table; tables that are not named stay as they are.
         float_layers: products of the ONNX part that stay float32.
         kept_neurons: fraction of the hidden neurons that are kept.
+        tuned: whether the ONNX part is trained for what was done to it, see
+            `graphbox.compress.dense.fine_tuning`.
         unchanged: tables that stay as they are, to be named; recipes that differ in nothing else are equal.
     """
 
@@ -30,12 +35,14 @@ class Recipe:
     tables: Mapping[str, str] = field(default_factory=dict)
     float_layers: tuple[str, ...] = ()
     kept_neurons: float = 1.0
+    tuned: bool = False
     unchanged: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> str:
         """Digest of the recipe: equal recipes have equal keys, in any process."""
-        methods = {key: value for key, value in self.as_dict().items() if key != "unchanged"}
+        left_out = {"unchanged", *(name for name, value in _LATER.items() if getattr(self, name) == value)}
+        methods = {key: value for key, value in self.as_dict().items() if key not in left_out}
         text = json.dumps(methods, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -51,6 +58,7 @@ class Recipe:
             "tables": dict(self.tables),
             "float_layers": list(self.float_layers),
             "kept_neurons": self.kept_neurons,
+            "tuned": self.tuned,
             "unchanged": list(self.unchanged),
         }
 
@@ -62,6 +70,7 @@ class Recipe:
             tables=dict(values["tables"]),
             float_layers=tuple(values["float_layers"]),
             kept_neurons=values["kept_neurons"],
+            tuned=values.get("tuned", False),
             unchanged=tuple(values.get("unchanged", ())),
         )
 
@@ -71,6 +80,8 @@ class Recipe:
             parts.append(f"float32: {', '.join(self.float_layers)}")
         if self.kept_neurons < 1:
             parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
+        if self.tuned:
+            parts.append("fine-tuned")
         return "; ".join(parts)
 
     def _tables_text(self) -> str:

@@ -1,17 +1,18 @@
-"""Smaller and faster ONNX parts of models, without training.
+"""Smaller and faster ONNX parts of models.
 
 A method converts the constant matrices that a model multiplies with; `convert_dense` compares the outputs.
 `default_dense` chooses a method for a target, `sensitivity` measures each layer, `prune_neurons` removes
-hidden neurons.
+hidden neurons, `fine_tune` trains what these leave to answer like the original.
 """
 
 from __future__ import annotations
 
-from graphbox.compress.dense.calibration import Calibration
+from graphbox.compress.dense.calibration import Calibration, Queries
 from graphbox.compress.dense.conversion import convert_dense, output_error
 from graphbox.compress.dense.default import convert_for_target, default_dense
+from graphbox.compress.dense.fine_tuning import FineTuned, can_fine_tune, fine_tune
 from graphbox.compress.dense.layers import Layer, layers_of, sensitivity
-from graphbox.compress.dense.method import ConversionReport, ConvertedOnnx, DenseMethod, OutputError
+from graphbox.compress.dense.method import ConversionReport, ConvertedOnnx, DenseMethod, OutputError, Rounding
 from graphbox.compress.dense.prune import PrunedOnnx, PruneReport, prune_neurons
 from graphbox.compress.dense.registry import dense_method, dense_methods
 
@@ -20,15 +21,20 @@ __all__ = [
     "ConversionReport",
     "ConvertedOnnx",
     "DenseMethod",
+    "FineTuned",
     "Layer",
     "OutputError",
     "PruneReport",
     "PrunedOnnx",
+    "Queries",
+    "Rounding",
+    "can_fine_tune",
     "convert_dense",
     "convert_for_target",
     "default_dense",
     "dense_method",
     "dense_methods",
+    "fine_tune",
     "layers_of",
     "output_error",
     "prune_neurons",

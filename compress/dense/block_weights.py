@@ -14,20 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.compress.dense.calibration import Calibration
-from graphbox.compress.dense.method import ConvertedOnnx
+from graphbox.compress.dense.method import ConvertedOnnx, Rounding
 from graphbox.compress.dense.onnx_graph import Graph, Product
 from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["BlockCodes", "BlockWeights", "block_codes"]
 
 _BLOCKS = (16, 32, 64, 128, 256)
 _INT8_ACTIVATIONS = 4
+_LARGEST_ACTIVATION = 127
 _SCALE_FACTORS = {4: np.linspace(1.0, 0.7, 13), 8: np.ones(1)}
 """Candidates for a block's scale, relative to the one at which its largest weight has the last code."""
 _DOMAIN = "com.microsoft"
@@ -39,6 +43,16 @@ class BlockCodes:
 
     codes: npt.NDArray[np.uint8]
     scales: npt.NDArray[np.float32]
+
+    def values(self, rows: int, bits: int) -> npt.NDArray[np.float32]:
+        """Return the matrix float32 [rows, columns] that the codes stand for."""
+        codes = self.codes
+        if bits == 4:
+            codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(*codes.shape[:2], -1)
+        middle = 1 << (bits - 1)
+        scales = self.scales.reshape(*codes.shape[:2], 1)
+        matrix = ((codes.astype(np.float32) - middle) * scales).reshape(len(codes), -1)
+        return np.ascontiguousarray(matrix[:, :rows].T)
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,11 @@ class BlockWeights:
 
     needs_calibration = False
     default_on: frozenset[str] = frozenset()
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether models lose by the rounding: with 4 bits."""
+        return self.bits == 4
 
     def __post_init__(self) -> None:
         if self.block not in _BLOCKS:
@@ -79,8 +98,7 @@ class BlockWeights:
         """Convert a model; see `graphbox.compress.dense.DenseMethod`."""
         graph = Graph(model)
         products = graph.products()
-        chosen = graph.selected(self.name, [each for each in products if each.is_plain], layers)
-        by_node = {product.node: product for product in chosen}
+        by_node = {product.node: product for product in self._chosen(graph, layers)}
         bytes_after: dict[str, int] = {}
         nodes: list[Any] = []
         for number, node in enumerate(graph.nodes):
@@ -92,6 +110,32 @@ class BlockWeights:
         graph.import_domain(_DOMAIN, 1)
         kept = [product.weight for product in products if product.node not in by_node]
         return graph.converted(self.name, bytes_after, kept)
+
+    def roundings(
+        self,
+        model: bytes,
+        calibration: Calibration | None = None,  # noqa: ARG002 - as in `convert`
+        layers: Collection[str] | None = None,
+    ) -> dict[str, Rounding]:
+        """Return the rounding of each product; see `graphbox.compress.dense.DenseMethod`."""
+        rounding = Rounding(self._rounded_weight, self._rounded_activations)
+        return {product.output: rounding for product in self._chosen(Graph(model), layers)}
+
+    def _chosen(self, graph: Graph, layers: Collection[str] | None) -> list[Product]:
+        return graph.selected(self.name, [each for each in graph.products() if each.is_plain], layers)
+
+    def _rounded_weight(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        return block_codes(matrix, self.bits, self.block).values(len(matrix), self.bits)
+
+    def _rounded_activations(self, x: Tensor) -> Tensor:
+        """Round as the kernels do: each block of a row has the step at which its largest element is 127."""
+        width = x.shape[-1]
+        whole = x.new_zeros((*x.shape[:-1], -(-width // self.block) * self.block))
+        whole[..., :width] = x
+        blocks = whole.reshape(*x.shape[:-1], -1, self.block)
+        step = blocks.abs().amax(-1, keepdim=True) / _LARGEST_ACTIVATION
+        codes = (blocks / step.where(step > 0, step.new_ones(()))).round()
+        return (codes * step).reshape(whole.shape)[..., :width]
 
     def _nodes(self, graph: Graph, product: Product, name: str, bytes_after: dict[str, int]) -> list[Any]:
         codes = block_codes(graph.matrix(product), self.bits, self.block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,11 +15,29 @@ from graphbox.deploy.program import CheckedProgram
 from graphbox.deploy.protocol import Feeds
 from graphbox.errors import DataError, UsageError
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Calibration"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Calibration", "Queries"]
 
 MAX_ROWS: Final = 512
 MAX_BYTES: Final = 64 << 20
 _BATCH: Final = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Real queries of a model, by number.
+
+    Attributes:
+        count: number of queries.
+        feeds: returns the feeds of the ONNX part for some of them: int64 [batch], in [0, `count`).
+    """
+
+    count: int
+    feeds: Callable[[npt.NDArray[np.int64]], Feeds]
+
+    @classmethod
+    def of_model(cls, model: DeployedModel) -> Queries:
+        """Return the queries that an open model knows: its nodes, or its example rows."""
+        return cls(model.num_queries, model.program_feeds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +100,42 @@ class Calibration:
             UsageError: the model has no queries.
             UnsupportedError: the model has no ONNX part.
         """
-        count = model.num_queries
-        order = np.random.default_rng(seed).permutation(count)[:max_rows]
-        batches = (order[start : start + _BATCH] for start in range(0, len(order), _BATCH))
-        feeds = (model.program_feeds(batch) for batch in batches)
+        return cls.of_random(Queries.of_model(model), max_rows=max_rows, max_bytes=max_bytes, seed=seed)
+
+    @classmethod
+    def of_random(
+        cls, queries: Queries, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES, seed: int = 0
+    ) -> Calibration:
+        """Make feeds from some queries; see `of_model`."""
+        order = np.random.default_rng(seed).permutation(queries.count)[:max_rows]
+        return cls.of_queries(queries, order, max_rows=max_rows, max_bytes=max_bytes)
+
+    @classmethod
+    def of_queries(
+        cls,
+        queries: Queries,
+        numbers: npt.NDArray[np.int64],
+        *,
+        batch: int = _BATCH,
+        max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
+    ) -> Calibration:
+        """Make feeds from chosen queries.
+
+        Args:
+            queries: to choose from.
+            numbers: of the queries, in their order.
+            batch: queries of a feed.
+            max_rows: bound on the rows of all feeds; a query may take several.
+            max_bytes: bound on the bytes of all feeds.
+
+        Raises:
+            UsageError: there are no queries.
+            UnsupportedError: the model has no ONNX part.
+            DataError: a number in the feeds is NaN or infinite.
+        """
+        batches = (numbers[start : start + batch] for start in range(0, len(numbers), batch))
+        feeds = (queries.feeds(batch) for batch in batches)
         return cls.of_feeds(feeds, max_rows=max_rows, max_bytes=max_bytes)
 
     @classmethod

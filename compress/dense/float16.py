@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.compress.dense.calibration import Calibration
-from graphbox.compress.dense.method import ConvertedOnnx
+from graphbox.compress.dense.method import ConvertedOnnx, Rounding
 from graphbox.compress.dense.onnx_graph import Graph
 from graphbox.errors import UnsupportedError
 
@@ -31,6 +31,7 @@ class Float16:
     user_name = "float16"
     needs_calibration = False
     default_on: frozenset[str] = frozenset()
+    is_coarse = False
 
     def convert(
         self,
@@ -64,6 +65,15 @@ class Float16:
             bytes_after[name] = array.nbytes
         graph.replace_nodes([*casts, *graph.nodes])
         return graph.converted(self.name, bytes_after, [name for name in weights if name not in bytes_after])
+
+    def roundings(
+        self,
+        model: bytes,  # noqa: ARG002 - eleven bits are as good as float32 to training
+        calibration: Calibration | None = None,  # noqa: ARG002
+        layers: Collection[str] | None = None,  # noqa: ARG002
+    ) -> dict[str, Rounding]:
+        """Return nothing; see `graphbox.compress.dense.DenseMethod`."""
+        return {}
 
 
 def _is_weight(array: npt.NDArray[Any]) -> bool:

@@ -20,17 +20,21 @@ MatMulIntegerToFloat, which takes the first row's step for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphbox.compress.dense.calibration import Calibration
-from graphbox.compress.dense.method import ConvertedOnnx
+from graphbox.compress.dense.method import ConvertedOnnx, Rounding
 from graphbox.compress.dense.onnx_graph import Graph, Product
 from graphbox.compress.dense.weight_codes import weight_codes
 from graphbox.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["METHOD", "Int8Dynamic"]
 
@@ -52,6 +56,7 @@ class Int8Dynamic:
     user_name = "int8"
     needs_calibration = False
     default_on = frozenset({"aotinductor", "onnxruntime"})
+    is_coarse = False
 
     def convert(
         self,
@@ -65,22 +70,62 @@ class Int8Dynamic:
         columns, where there are wider ones.
         """
         graph = Graph(model)
-        if graph.opset < _OLDEST_OPSET:
-            raise UnsupportedError(
-                f"expected a model of opset {_OLDEST_OPSET} or later, received {graph.opset}",
-                hint="convert it with onnx.version_converter first",
-            )
+        chosen = self._chosen(graph, layers)
         products = graph.products()
-        # QuantizeLinear wants the axis of rows counted from the front: only matrices are quantized.
-        suited = [product for product in products if product.is_plain and product.rank == 2]
-        if layers is None:
-            suited = [each for each in suited if each.columns >= _NARROW_COLUMNS] or suited
-        chosen = graph.selected(self.name, suited, layers)
         rewriting = _Rewriting(graph, {product.node: product for product in chosen})
         graph.replace_nodes(rewriting.nodes)
         converted = {product.node for product in chosen}
         kept = [product.weight for product in products if product.node not in converted]
         return graph.converted(self.name, rewriting.bytes_after, kept)
+
+    def roundings(
+        self,
+        model: bytes,
+        calibration: Calibration | None = None,  # noqa: ARG002 - as in `convert`
+        layers: Collection[str] | None = None,
+    ) -> dict[str, Rounding]:
+        """Return the rounding of each product; see `graphbox.compress.dense.DenseMethod`."""
+        graph = Graph(model)
+        never_negative = _never_negative(graph.nodes)
+        roundings = {
+            zero: Rounding(lambda matrix: weight_codes(matrix).values(), partial(_rounded_rows, zero=zero))
+            for zero in _LEVELS_ABOVE
+        }
+        return {
+            product.output: roundings[0 if product.x in never_negative else 128]
+            for product in self._chosen(graph, layers)
+        }
+
+    def _chosen(self, graph: Graph, layers: Collection[str] | None) -> list[Product]:
+        if graph.opset < _OLDEST_OPSET:
+            raise UnsupportedError(
+                f"expected a model of opset {_OLDEST_OPSET} or later, received {graph.opset}",
+                hint="convert it with onnx.version_converter first",
+            )
+        # QuantizeLinear wants the axis of rows counted from the front: only matrices are quantized.
+        suited = [product for product in graph.products() if product.is_plain and product.rank == 2]
+        if layers is None:
+            suited = [each for each in suited if each.columns >= _NARROW_COLUMNS] or suited
+        return graph.selected(self.name, suited, layers)
+
+
+def _never_negative(nodes: Iterable[Any]) -> set[str]:
+    """Return the names of the values that cannot be negative."""
+    found: set[str] = set()
+    for node in nodes:
+        passes = node.op_type in _MOVES and node.input[0] in found
+        if not node.domain and (node.op_type in _NEVER_NEGATIVE or passes):
+            found.add(node.output[0])
+    return found
+
+
+def _rounded_rows(x: Tensor, zero: int) -> Tensor:
+    """Return the values that the codes of rows [n, k] stand for."""
+    largest = x.amax(1, keepdim=True)
+    if zero:
+        largest = largest.maximum(-x.amin(1, keepdim=True))
+    step = largest.clamp(min=_SMALLEST_RANGE) * float(np.float32(1 / _LEVELS_ABOVE[zero]))
+    return (x / step).round() * step
 
 
 @dataclass
@@ -93,16 +138,13 @@ class _Rewriting:
     bytes_after: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._never_negative: set[str] = set()
+        self._never_negative = _never_negative(self.graph.nodes)
         self._quantized: dict[str, tuple[str, str, int]] = {}
         for number, node in enumerate(self.graph.nodes):
             if number in self.products:
                 self._add_product(self.products[number])
-                continue
-            passes = node.op_type in _MOVES and node.input[0] in self._never_negative
-            if not node.domain and (node.op_type in _NEVER_NEGATIVE or passes):
-                self._never_negative.add(node.output[0])
-            self.nodes.append(node)
+            else:
+                self.nodes.append(node)
 
     def _add_product(self, product: Product) -> None:
         codes = weight_codes(self.graph.matrix(product))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.compress.dense.calibration import Calibration
-from graphbox.compress.dense.method import ConvertedOnnx
+from graphbox.compress.dense.method import ConvertedOnnx, Rounding
 from graphbox.compress.dense.onnx_graph import Graph, Product
 from graphbox.compress.dense.values import inner_values
 from graphbox.compress.dense.weight_codes import weight_codes
@@ -48,6 +48,7 @@ class Int8Static:
     user_name = "int8_static"
     needs_calibration = True
     default_on = frozenset({"openvino"})
+    is_coarse = True
 
     def __post_init__(self) -> None:
         if not 50 < self.percentile <= 100:
@@ -57,25 +58,49 @@ class Int8Static:
         self, model: bytes, calibration: Calibration | None = None, layers: Collection[str] | None = None
     ) -> ConvertedOnnx:
         """Convert a model; see `graphbox.compress.dense.DenseMethod`."""
-        if calibration is None:
-            raise UsageError(
-                f"expected calibration feeds for {self.name}, received none",
-                hint="use `Calibration.of_model`, or choose `int8`, which needs none",
-            )
         graph = Graph(model)
-        if graph.opset < _OLDEST_OPSET:
-            raise UnsupportedError(
-                f"expected a model of opset {_OLDEST_OPSET} or later, received {graph.opset}",
-                hint="convert it with onnx.version_converter first",
-            )
+        chosen, ranges = self._chosen(graph, model, calibration, layers)
         products = graph.products()
-        chosen = graph.selected(self.name, [each for each in products if each.is_plain], layers)
-        ranges = self._measured(model, sorted({product.x for product in chosen}), calibration)
         rewriting = _Rewriting(graph, {product.node: product for product in chosen}, ranges)
         graph.replace_nodes(rewriting.nodes)
         converted = {product.node for product in chosen}
         kept = [product.weight for product in products if product.node not in converted]
         return graph.converted(self.name, rewriting.bytes_after, kept)
+
+    def roundings(
+        self, model: bytes, calibration: Calibration | None = None, layers: Collection[str] | None = None
+    ) -> dict[str, Rounding]:
+        """Return the rounding of each product; see `graphbox.compress.dense.DenseMethod`.
+
+        Biases are rounded more finely than products, and are left out.
+        """
+        chosen, ranges = self._chosen(Graph(model), model, calibration, layers)
+
+        def rounding(x: str) -> Rounding:
+            step, zero = _step_and_zero(*ranges[x])
+            return Rounding(
+                lambda matrix: weight_codes(matrix).values(),
+                lambda values: ((values / step).round().clamp(-zero, _LEVELS - zero)) * step,
+            )
+
+        return {product.output: rounding(product.x) for product in chosen}
+
+    def _chosen(
+        self, graph: Graph, model: bytes, calibration: Calibration | None, layers: Collection[str] | None
+    ) -> tuple[list[Product], dict[str, tuple[float, float]]]:
+        """Return the products to convert, and the ranges of their left operands."""
+        if calibration is None:
+            raise UsageError(
+                f"expected calibration feeds for {self.name}, received none",
+                hint="use `Calibration.of_model`, or choose `int8`, which needs none",
+            )
+        if graph.opset < _OLDEST_OPSET:
+            raise UnsupportedError(
+                f"expected a model of opset {_OLDEST_OPSET} or later, received {graph.opset}",
+                hint="convert it with onnx.version_converter first",
+            )
+        chosen = graph.selected(self.name, [each for each in graph.products() if each.is_plain], layers)
+        return chosen, self._measured(model, sorted({product.x for product in chosen}), calibration)
 
     def _measured(
         self, model: bytes, names: Sequence[str], calibration: Calibration
@@ -100,6 +125,12 @@ class Int8Static:
         else:
             low, high = values.min(initial=0), values.max(initial=0)
         return min(0.0, float(low)), max(0.0, float(high))
+
+
+def _step_and_zero(low: float, high: float) -> tuple[float, int]:
+    """Return the step of codes that cover a range, and the code of 0.0."""
+    step = float(np.float32((high - low) / _LEVELS)) or 1.0
+    return step, int(np.clip(np.rint(-low / step), 0, _LEVELS))
 
 
 @dataclass
@@ -138,12 +169,10 @@ class _Rewriting:
     def _activation(self, x: str) -> tuple[str, float]:
         """Return the name of the dequantized left operand, and its step."""
         if x not in self._activations:
-            low, high = self.ranges[x]
-            step = float(np.float32((high - low) / _LEVELS)) or 1.0
-            zero = np.uint8(np.clip(np.rint(-low / step), 0, _LEVELS))
+            step, zero = _step_and_zero(*self.ranges[x])
             names = [
                 self.graph.add_constant(f"{x}_step", np.float32(step)),
-                self.graph.add_constant(f"{x}_zero", zero),
+                self.graph.add_constant(f"{x}_zero", np.uint8(zero)),
             ]
             codes = self._add("QuantizeLinear", [x, *names], f"{x}_codes")
             floats = self._add("DequantizeLinear", [codes, *names], f"{x}_floats")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from graphbox.compress.dense.calibration import Calibration
 
-__all__ = ["ConversionReport", "ConvertedOnnx", "DenseMethod", "OutputError"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ConversionReport", "ConvertedOnnx", "DenseMethod", "OutputError", "Rounding"]
+
+Float32: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,19 @@ class ConvertedOnnx:
     report: ConversionReport
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """How a converted model rounds the operands of one product; training computes with the rounded values.
+
+    Attributes:
+        weight: returns the values that the codes of a matrix float32 [rows, columns] stand for.
+        activations: returns the values that the codes of a tensor float32 [..., rows] stand for.
+    """
+
+    weight: Callable[[Float32], Float32]
+    activations: Callable[[Tensor], Tensor]
+
+
 @runtime_checkable
 class DenseMethod(Protocol):
     """A way to make the ONNX part of a model smaller or faster, without training.
@@ -70,6 +91,7 @@ class DenseMethod(Protocol):
         user_name: in run files and options, e.g. ``int8``.
         needs_calibration: whether `convert` needs feeds.
         default_on: names of the adapters on which `graphbox.compress.dense.default_dense` takes this method.
+        is_coarse: whether models lose enough by its rounding for training to be worth its time.
     """
 
     @property
@@ -83,6 +105,9 @@ class DenseMethod(Protocol):
 
     @property
     def default_on(self) -> frozenset[str]: ...  # noqa: D102
+
+    @property
+    def is_coarse(self) -> bool: ...  # noqa: D102
 
     def convert(
         self, model: bytes, calibration: Calibration | None = None, layers: Collection[str] | None = None
@@ -100,5 +125,15 @@ class DenseMethod(Protocol):
             UsageError: a layer is unknown or cannot be converted, or the method needs a calibration.
             DataError: a weight is not finite.
             BackendMissingError: a package is missing.
+        """
+        ...
+
+    def roundings(
+        self, model: bytes, calibration: Calibration | None = None, layers: Collection[str] | None = None
+    ) -> Mapping[str, Rounding]:
+        """Return the rounding of each product that `convert` converts, by the name of the product's output.
+
+        Products that round too finely to be trained for are left out. Arguments and errors are those of
+        `convert`.
         """
         ...

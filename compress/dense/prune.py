@@ -1,4 +1,4 @@
-"""Structured pruning: removes hidden neurons of MLP chains in an ONNX model, without training.
+"""Structured pruning: removes hidden neurons of MLP chains in an ONNX model by least squares.
 
 A chain is a product with a constant, elementwise operators on its result, and the products with constants
 that read it; nothing else may see the hidden values. Neurons leave both weights, so that the pruned model is

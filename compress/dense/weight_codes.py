@@ -29,6 +29,10 @@ class WeightCodes:
     codes: npt.NDArray[np.int8]
     scale: npt.NDArray[np.float32]
 
+    def values(self) -> npt.NDArray[np.float32]:
+        """Return the matrix float32 [rows, columns] that the codes stand for."""
+        return self.codes * self.scale
+
 
 def weight_codes(
     matrix: npt.NDArray[np.float32], smallest_scale: npt.NDArray[np.float32] | float = 0.0

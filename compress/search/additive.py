@@ -61,7 +61,7 @@ def best_guess(
         return _predicted(design, np.array([figure(trial) for _, trial in known]), wanted)
 
     size = guessed(lambda trial: float(trial.size_bytes))
-    quality = guessed(lambda trial: trial.metrics[metric])
+    quality = guessed(_metric(metric))
     excess = np.zeros(len(candidates))
     if limits.max_size_bytes is not None:
         excess += np.maximum(0.0, size / limits.max_size_bytes - 1)
@@ -69,7 +69,7 @@ def best_guess(
         p99_ms = np.exp(guessed(_log_p99))
         excess += np.maximum(0.0, p99_ms / limits.max_p99_ms - 1)
     for name, least in _least(limits, metric, original):
-        lost = least - guessed(lambda trial, name=name: trial.metrics[name])
+        lost = least - guessed(_metric(name))
         excess += np.maximum(0.0, lost / (abs(least) or 1.0))
     order = np.lexsort((size, -quality, excess) if not limits.bounds_quality else (-quality, size, excess))
     tried = {trial.recipe.key for trial in trials}
@@ -95,6 +95,10 @@ def _least(limits: Limits, metric: str, original: float) -> list[tuple[str, floa
     """Return metrics and their least values."""
     dropped = [] if limits.max_drop is None else [(metric, limits.max_drop.floor(original))]
     return [*limits.minimums.items(), *dropped]
+
+
+def _metric(name: str) -> Callable[[Trial], float]:
+    return lambda trial: trial.metrics[name]
 
 
 def _log_p99(trial: Trial) -> float:

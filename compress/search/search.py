@@ -104,6 +104,9 @@ def search(
             check()
         recipe, source = next(steps, (None, "sampler"))
         if recipe is None:
+            recipe = _to_tune(space, log, limits, metric, value)
+            source = "sampler" if recipe is None else "tuning"
+        if recipe is None:
             recipe = _proposed(space, list(log), limits, metric, value, budget.seed)
         if recipe is None:
             break
@@ -126,10 +129,31 @@ def _known_steps(
     yield from ((recipe, "ladder") for recipe in parts_alone(space))
 
 
+def _to_tune(space: Space, log: TrialLog, limits: Limits, metric: str, original: float) -> Recipe | None:
+    """Return a recipe that misses only the limits of quality, with fine-tuning; None: there is none to try.
+
+    The nearest to the limits comes first. An ONNX part is tried so once, whatever the tables beside it.
+    """
+    tried = {_dense_part(trial.recipe) for trial in log if trial.recipe.tuned}
+    excess: dict[str, tuple[float, Recipe]] = {}
+    for trial in log:
+        tuned = space.tuned(trial.recipe) if trial.state == "measured" else None
+        if tuned is None or _dense_part(tuned) in tried:
+            continue
+        violations = limits.violations(trial.figures, metric, original)
+        if violations and all(each.is_of_quality for each in violations):
+            excess[tuned.key] = sum(each.excess for each in violations), tuned
+    return min(excess.values(), key=lambda each: each[0])[1] if excess else None
+
+
+def _dense_part(recipe: Recipe) -> tuple[str, tuple[str, ...], float]:
+    return recipe.dense, recipe.float_layers, recipe.kept_neurons
+
+
 def _proposed(
     space: Space, trials: Sequence[Trial], limits: Limits, metric: str, original: float, seed: int
 ) -> Recipe | None:
-    """Return a recipe that was not tried: by sums of what methods change, and every third time by the estimator.
+    """Return a recipe that was not tried: by sums of what methods change, every third time by the estimator.
 
     Sums find the best combination of parts that do not depend on each other; where they do, the estimator
     learns what sums leave out.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from graphbox.compress.dense import dense_method
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION
 
@@ -26,34 +27,42 @@ class Space:
         dense: methods of the ONNX part, the most precise first; only ``float32`` where there is none.
         layers: quantizable products of the ONNX part, the most sensitive first.
         kept_neurons: fractions of the hidden neurons.
+        can_tune: whether the ONNX part can be fine-tuned.
     """
 
     tables: Mapping[str, tuple[str, ...]]
     dense: tuple[str, ...] = (UNCHANGED,)
     layers: tuple[str, ...] = ()
     kept_neurons: tuple[float, ...] = (1.0,)
+    can_tune: bool = False
 
     @property
     def parameters(self) -> dict[str, tuple[Choice, ...]]:
         """Values of each parameter that has more than one."""
-        all_of_them: dict[str, tuple[Choice, ...]] = {
+        return {name: values for name, values in self._choices.items() if len(values) > 1}
+
+    @property
+    def _choices(self) -> dict[str, tuple[Choice, ...]]:
+        return {
             "dense": self.dense,
             "float_layers": tuple(range(min(len(self.layers), _MOST_FLOAT_LAYERS) + 1)),
             "kept_neurons": self.kept_neurons,
+            "tuned": (False, True) if self._can_gain() else (False,),
             **{f"table.{name}": codecs for name, codecs in self.tables.items()},
         }
-        return {name: values for name, values in all_of_them.items() if len(values) > 1}
 
     def recipe(self, values: Mapping[str, Choice]) -> Recipe:
         """Return the recipe of chosen values; parameters that are left out have their only value."""
         dense = str(values.get("dense", self.dense[0]))
         float_layers = int(values.get("float_layers", 0)) if dense != UNCHANGED else 0
         codecs = {name: str(values.get(f"table.{name}", known[0])) for name, known in self.tables.items()}
+        kept = float(values.get("kept_neurons", self.kept_neurons[0]))
         return Recipe(
             dense=dense,
             tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
             float_layers=tuple(sorted(self.layers[:float_layers])),
-            kept_neurons=float(values.get("kept_neurons", self.kept_neurons[0])),
+            kept_neurons=kept,
+            tuned=bool(values.get("tuned", False)) and self._gains(dense, kept),
             unchanged=tuple(name for name, codec in codecs.items() if codec == UNCHANGED),
         )
 
@@ -67,14 +76,34 @@ class Space:
             "dense": recipe.dense,
             "float_layers": len(recipe.float_layers),
             "kept_neurons": recipe.kept_neurons,
+            "tuned": recipe.tuned,
             **{f"table.{name}": recipe.tables.get(name, UNCHANGED) for name in self.tables},
         }
-        for name, known in self.parameters.items():
+        for name, known in self._choices.items():
             if found[name] not in known:
                 raise KeyError(name)
         if self.recipe(found) != recipe:
             raise KeyError("recipe")
         return {name: found[name] for name in self.parameters}
+
+    def tuned(self, recipe: Recipe) -> Recipe | None:
+        """Return the recipe with fine-tuning; None where it has that, where that cannot help, or outside."""
+        if recipe.tuned or not self._gains(recipe.dense, recipe.kept_neurons):
+            return None
+        tuned = replace(recipe, tuned=True)
+        try:
+            self.values(tuned)
+        except KeyError:  # of a search with other methods
+            return None
+        return tuned
+
+    def _gains(self, dense: str, kept_neurons: float) -> bool:
+        """Return whether fine-tuning can help: of what is pruned or coarsely rounded."""
+        is_coarse = dense != UNCHANGED and dense_method(dense).is_coarse
+        return self.can_tune and (kept_neurons < 1 or is_coarse)
+
+    def _can_gain(self) -> bool:
+        return any(self._gains(dense, kept) for dense in self.dense for kept in self.kept_neurons)
 
 
 def ladder(space: Space) -> Iterator[Recipe]:
@@ -103,7 +132,7 @@ def smallest_uniform(space: Space) -> Recipe:
 
 
 def parts_alone(space: Space) -> Iterator[Recipe]:
-    """Give the recipes of each method of the ONNX part alone, and of the fractions of neurons with the first one.
+    """Give the recipes of each method of the ONNX part alone, and of each fraction of neurons.
 
     With the ladder they tell of each method what it changes; combinations are left to the proposals.
     """

@@ -44,7 +44,7 @@ class Trial:
 
     Attributes:
         recipe: what was done.
-        source: the part of the search that proposed it: ``ladder``, ``budget`` or ``sampler``.
+        source: the part of the search that proposed it: ``ladder``, ``budget``, ``tuning`` or ``sampler``.
         state: ``measured``, or ``refused`` where the model or the target does not allow the recipe.
         reason: why it was refused.
         size_bytes: of the version.

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from graphbox.artifact import Artifact, ArtifactWriter
-from graphbox.compress.apply import Evaluate, validation_metrics
+from graphbox.compress.apply import Evaluate, FindQueries, validation_metrics
 from graphbox.compress.budget import BudgetedTable, choose_codecs, sampled_errors
-from graphbox.compress.dense import dense_method, layers_of, sensitivity
+from graphbox.compress.dense import can_fine_tune, dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
 from graphbox.compress.parts import Original, commit_version, write_recipe
 from graphbox.compress.popularity import popularity_of
@@ -67,16 +67,24 @@ class Workbench:
         target: where to measure.
         evaluate: returns the task's metrics of an open model on a part.
         metric: the one that decides.
+        queries: finds real queries of the original; None: those that it knows itself.
     """
 
     def __init__(
-        self, artifact: Artifact, folder: Path, target: Target, evaluate: Evaluate, metric: str
+        self,
+        artifact: Artifact,
+        folder: Path,
+        target: Target,
+        evaluate: Evaluate,
+        metric: str,
+        queries: FindQueries | None = None,
     ) -> None:
         self._artifact = artifact
         self._folder = folder
         self._target = target
         self._evaluate = evaluate
         self._metric = metric
+        self._queries = queries
         self._original: DeployedModel | None = None
         self._parts: Original | None = None
 
@@ -84,8 +92,9 @@ class Workbench:
         _remove(self._folder)
         self._folder.mkdir(parents=True)
         self._original = self.open(self._artifact.path)
+        queries = None if self._queries is None else self._queries(self._original)
         encoded = self._folder / "encoded"
-        self._parts = Original(self._artifact, self._original, self._target.name, encoded)
+        self._parts = Original(self._artifact, self._original, self._target.name, queries, encoded)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -255,6 +264,12 @@ class Workbench:
         """Whether the ONNX part has hidden neurons that can be removed."""
         model, calibration = self.parts.float_onnx, self.parts.calibration
         return model is not None and calibration is not None and has_hidden_neurons(model)
+
+    @property
+    def can_tune(self) -> bool:
+        """Whether the ONNX part can be trained, and has queries to learn from."""
+        model = self.parts.float_onnx
+        return model is not None and can_fine_tune(model, self.parts.queries)
 
     def measured(self, model: DeployedModel) -> dict[str, float]:
         """Return the metrics of a model on the validation part.

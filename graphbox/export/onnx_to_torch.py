@@ -66,9 +66,22 @@ class OnnxModule(nn.Module):
         values: dict[str, Value] = {name: getattr(self, key) for name, key in self._buffers_of.items()}
         values.update(zip(self.input_names, inputs, strict=True))
         for node in self._nodes:
-            values.update(node.results(values, self._constants))
+            values.update(node.results(self.operands(node.outputs[0], values), self._constants))
         # Clones: a caller may write into an output, which must not change an input or a constant.
         return tuple(as_tensor(values[name]).clone() for name in self.output_names)
+
+    def operands(self, output: str, values: Mapping[str, Value]) -> Mapping[str, Value]:  # noqa: ARG002
+        """Return the values by name that a node reads; a subclass may replace some of them.
+
+        Args:
+            output: name of the node's first output.
+            values: constants, inputs, and results of the nodes before.
+        """
+        return values
+
+    def buffer_of(self, constant: str) -> str:
+        """Return the name of the buffer that holds a constant."""
+        return self._buffers_of[constant]
 
 
 class _Node:
@@ -77,7 +90,7 @@ class _Node:
     def __init__(self, node: onnx.NodeProto) -> None:
         self.where = f"node of `{next(iter(node.output), '')}`"
         self.operator = node.op_type
-        self._inputs, self._outputs = tuple(node.input), tuple(node.output)
+        self._inputs, self.outputs = tuple(node.input), tuple(node.output)
         self._attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
         self._function = TORCH_OPERATORS[node.op_type]
 
@@ -88,17 +101,17 @@ class _Node:
             operands=[values[name] if name else None for name in self._inputs],
             constants=[constants.get(name) for name in self._inputs],
             attributes=self._attributes,
-            output_count=len(self._outputs),
+            output_count=len(self.outputs),
         )
         found = self._function(call)
         call.refuse_unread_attributes()
         several: Sequence[Value] = found if isinstance(found, list) else [found]
-        if len(several) < len(self._outputs):
+        if len(several) < len(self.outputs):
             raise UnsupportedError(
-                f"expected {len(self._outputs)} outputs of a node, the operator has {len(several)} here",
-                where=f"outputs {', '.join(self._outputs)}",
+                f"expected {len(self.outputs)} outputs of a node, the operator has {len(several)} here",
+                where=f"outputs {', '.join(self.outputs)}",
             )
-        return {name: value for name, value in zip(self._outputs, several, strict=False) if name}
+        return {name: value for name, value in zip(self.outputs, several, strict=False) if name}
 
 
 def _checked_graph(model: bytes) -> onnx.GraphProto:

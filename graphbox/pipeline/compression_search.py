@@ -22,6 +22,7 @@ from graphbox.workspace.searches import PROGRESS_FILE, REPORT_FILE
 
 if TYPE_CHECKING:
     from graphbox.compress import Evaluate
+    from graphbox.compress.dense import Queries
     from graphbox.compress.limits import Limits, Violation
     from graphbox.compress.search import Found, Setting, Space, Trial, TrialLog, Workbench
     from graphbox.deploy import DeployedModel
@@ -38,11 +39,14 @@ class Quality:
         evaluate: returns the metrics of an open model on a part; None: agreement with the original.
         metric: the one that decides.
         measured_on: digest of what it is measured on; None: not known.
+        queries: finds real queries of an open model, to measure ranges on and to learn from; None: those that
+            it knows itself.
     """
 
     evaluate: Evaluate | None = None
     metric: str = "agreement"
     measured_on: str | None = None
+    queries: Callable[[DeployedModel], Queries] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,12 @@ def search_version(
     evaluate = quality.evaluate or _late(lambda: Agreement(workbench.original))
     folder, limits = workspace.search_folder(parent.name), limits_of(settings)
     workbench = Workbench(
-        artifact, folder / f"{SEARCH_MODELS}{parent.version}", target, evaluate, quality.metric
+        artifact,
+        folder / f"{SEARCH_MODELS}{parent.version}",
+        target,
+        evaluate,
+        quality.metric,
+        quality.queries,
     )
     with workspace.searching(parent.name, parent.version), workbench:
         environment = _environment(workbench.original, target.batch)
@@ -201,7 +210,13 @@ def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> 
         tables[name] = worth_trying(choices, spec.rows, spec.dim, errors)
     dense = dense_choices(original, settings.dense if "dense" in given else None)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
-    return Space(tables=tables, dense=dense, layers=tuple(setting.layer_errors), kept_neurons=kept)
+    return Space(
+        tables=tables,
+        dense=dense,
+        layers=tuple(setting.layer_errors),
+        kept_neurons=kept,
+        can_tune=workbench.can_tune,
+    )
 
 
 def _with_trained_codecs(
@@ -432,6 +447,8 @@ def _key(artifact: Artifact, quality: Quality, target: Any, environment: Mapping
     """Return the digest of all that figures of trials depend on; limits and methods are no part of it."""
     files = {name: record.sha256 for name, record in artifact.manifest.files.items()}
     values = [_FORMAT, files, quality.metric, quality.measured_on, vars(target), dict(environment)]
+    if quality.queries is not None:
+        values.append("training queries")
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -14,9 +14,12 @@ import pytest
 
 from graphbox.artifact import Artifact, FieldsForm
 from graphbox.deploy import DeployedClick, open_click, open_encoder
+from graphbox.deploy.field_columns import columns_of_rows
 from graphbox.errors import InvalidRequestError, UnsupportedError
 from graphbox.pipeline import RunReport, run
-from graphbox.train import load_trained
+from graphbox.pipeline.run_data import RunData
+from graphbox.pipeline.training_queries import training_queries
+from graphbox.train import ClickSplit, load_trained
 from graphbox.workspace import Workspace
 from tests.pipeline.deployed_figures import deployed_figures
 from tests.server.server_process import start_process
@@ -256,3 +259,23 @@ def test_tensors_have_the_probabilities_of_the_rows(workspace: Workspace, report
         tensors["user"][3] = b"\xff"
         with pytest.raises(InvalidRequestError, match="expected text in UTF-8"):
             model.predict_tensors(tensors)
+
+
+def test_training_queries_are_the_rows_of_the_training_part(workspace: Workspace, report: RunReport) -> None:
+    parent = workspace.model("log-fm", 1)
+    data = RunData.open(workspace, str(parent.run_id))
+    split = data.split("click")
+    assert isinstance(split, ClickSplit)
+    find = training_queries(data.graph, split)
+    assert find is not None
+    rows, learned = rows_of(table()), split.rows("train")
+    with open_click(parent.path) as model:
+        queries = find(model)
+        assert queries.count == len(learned) > 16 == model.num_queries
+        numbers = np.array([queries.count - 1, 0, 17])
+        received = queries.feeds(numbers)
+        asked = columns_of_rows(model.form.fields, [rows[number] for number in learned[numbers]])
+        expected = model.feeds(model.fields.prepare(asked))
+    assert set(received) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(received[name], values)

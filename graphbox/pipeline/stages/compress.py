@@ -16,6 +16,7 @@ from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
+from graphbox.pipeline.training_queries import training_queries
 from graphbox.workspace import ModelRecord, Workspace
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _run(context: StageContext) -> StageResult:
             _evaluation(graph, splits[task], config.tasks[task]),
             config.tasks[task].deciding_metric,
             parent.measured_on,
+            training_queries(graph, splits[task]),
         )
         if settings.search is None:
             version, folder = new_version(context, "compress", name)
@@ -102,8 +104,9 @@ def quality_of(workspace: Workspace, parent: ModelRecord) -> Quality:
         return Quality()
     data = RunData.open(workspace, parent.run_id)
     task = data.config.tasks[parent.task]
-    evaluate = _evaluation(data.graph, data.split(parent.task), task)
-    return Quality(evaluate, task.deciding_metric, parent.measured_on)
+    split = data.split(parent.task)
+    evaluate = _evaluation(data.graph, split, task)
+    return Quality(evaluate, task.deciding_metric, parent.measured_on, training_queries(data.graph, split))
 
 
 def _show(context: StageContext, name: str, line: str, done: int, most: int) -> None:
@@ -133,6 +136,7 @@ def compress_version(
         metric=quality.metric,
         evaluate=quality.evaluate,
         bench=bench,
+        queries=quality.queries,
     )
     return {"version": version, "parent": parent.version, **result.as_dict()}
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -193,3 +194,76 @@ def test_a_metric_that_is_no_number_is_refused(artifact: Artifact, tmp_path: Pat
         ):
             search(bench, space, Limits(), METRIC, TrialLog(log), Budget(2))
     assert not log.exists()
+
+
+COARSE = Space(tables={}, dense=("float32", "int4_weights"), can_tune=True)
+
+
+def open_bench(artifact: Artifact, folder: Path) -> Workbench:
+    """Return a workbench with agreement as the quality."""
+
+    def evaluate(model: DeployedModel, part: str) -> Mapping[str, float]:
+        return Agreement(bench.original)(model, part)
+
+    bench = Workbench(artifact, folder, Target("onnxruntime", seconds=0.02), evaluate, METRIC)
+    return bench
+
+
+def test_what_misses_the_quality_is_tried_with_fine_tuning(artifact: Artifact, tmp_path: Path) -> None:
+    found = run(artifact, tmp_path / "search", Limits(max_drop=parse_max_drop(0.0)), trials=9, space=COARSE)
+    original, rounded, tuned = found.trials
+    assert (rounded.recipe, rounded.source) == (Recipe("int4_weights"), "ladder")
+    assert (tuned.recipe, tuned.source) == (Recipe("int4_weights", tuned=True), "tuning")
+    assert tuned.state == "measured"
+    assert rounded.metrics[METRIC] < tuned.metrics[METRIC] < original.metrics[METRIC]
+    assert tuned.size_bytes == pytest.approx(rounded.size_bytes, rel=0.01)
+
+
+@pytest.mark.parametrize("limits", [Limits(max_drop=parse_max_drop("90%")), Limits(max_size_bytes=20_000)])
+def test_what_misses_no_limit_of_quality_alone_is_left_to_the_sampler(
+    limits: Limits, artifact: Artifact, tmp_path: Path
+) -> None:
+    with nullcontext() if limits.max_size_bytes is None else pytest.raises(GateError):
+        run(artifact, tmp_path / "search", limits, trials=9, space=COARSE)
+    trials = list(TrialLog(tmp_path / "search" / "trials.jsonl"))
+    assert [(trial.recipe.tuned, trial.source) for trial in trials[2:]] == [(True, "sampler")]
+
+
+def test_a_tuned_model_is_built_again_with_the_same_bytes(artifact: Artifact, tmp_path: Path) -> None:
+    """By another process, too, which has trained nothing yet."""
+
+    def digest() -> str:
+        bench = open_bench(artifact, tmp_path / "models")
+        with bench, bench.built(Recipe("int4_weights", tuned=True), "model") as built:
+            assert built.manifest.lineage.steps[-3] == "fine-tuned"
+            return built.manifest.files["model.onnx"].sha256
+
+    assert digest() == digest()
+
+
+def test_tables_beside_a_tuned_part_do_not_train_it_again(artifact: Artifact, tmp_path: Path) -> None:
+    with open_bench(artifact, tmp_path / "models") as bench:
+        bench.try_recipe(Recipe("int4_weights", tuned=True), "sampler")
+        (tuned,) = bench.parts.tuned.values()
+        beside = bench.try_recipe(Recipe("int4_weights", {"target": "int8"}, tuned=True), "sampler")
+        assert beside.state == "measured"
+        (again,) = bench.parts.tuned.values()
+        assert again is tuned
+
+
+def test_fine_tuning_that_gains_nothing_is_refused(artifact: Artifact, tmp_path: Path) -> None:
+    with open_bench(artifact, tmp_path / "models") as bench:
+        assert bench.can_tune
+        refused = bench.try_recipe(Recipe(tuned=True), "sampler")
+    assert refused.state == "refused"
+    assert "expected a smaller error of the outputs after fine-tuning, it went from 0 to" in str(
+        refused.reason
+    )
+
+
+def test_models_with_few_queries_are_not_fine_tuned(tmp_path: Path) -> None:
+    artifact = write_encoder(tmp_path / "sample" / "1", make_model(packages=60, tags=8))
+    with open_bench(artifact, tmp_path / "models") as bench:
+        assert not bench.can_tune
+        refused = bench.try_recipe(Recipe("int4_weights", tuned=True), "sampler")
+    assert "at least 64 queries to be trained on, received 60" in str(refused.reason)

@@ -69,3 +69,43 @@ def test_probes_are_each_table_alone_in_its_smallest_codec() -> None:
     alone = list(parts_alone(SPACE))
     assert Recipe("int8") in alone
     assert Recipe("int8", kept_neurons=0.5) in alone
+
+
+TUNABLE = Space(
+    tables={"user": ("float32", "int8")},
+    dense=("float32", "int8", "int8_static", "int4_weights"),
+    kept_neurons=(1.0, 0.5),
+    can_tune=True,
+)
+
+
+def test_only_what_is_pruned_or_coarsely_rounded_is_fine_tuned() -> None:
+    recipes = {
+        (dense, kept): TUNABLE.recipe({"dense": dense, "kept_neurons": kept, "tuned": True})
+        for dense in TUNABLE.dense
+        for kept in TUNABLE.kept_neurons
+    }
+    assert {name for name, recipe in recipes.items() if not recipe.tuned} == {("float32", 1.0), ("int8", 1.0)}
+    for recipe in recipes.values():
+        assert TUNABLE.recipe(TUNABLE.values(recipe)) == recipe
+        assert TUNABLE.tuned(recipe) is None
+    recipe = Recipe("int4_weights", {"user": "int8"})
+    assert TUNABLE.tuned(recipe) == Recipe("int4_weights", {"user": "int8"}, tuned=True)
+    assert str(TUNABLE.tuned(recipe)) == "dense int4_weights; tables int8; fine-tuned"
+    assert TUNABLE.tuned(Recipe("int8")) is None
+    fixed = Space(tables={}, dense=("int8_static",), can_tune=True)
+    assert fixed.tuned(Recipe("int8_static")) == Recipe("int8_static", tuned=True)
+    assert fixed.tuned(Recipe("int4_weights")) is None, "it is outside of the space"
+
+
+def test_fine_tuning_is_no_parameter_where_it_cannot_help() -> None:
+    assert "tuned" not in SPACE.parameters
+    assert "tuned" not in Space(tables={}, dense=("float32", "int8"), can_tune=True).parameters
+    assert TUNABLE.parameters["tuned"] == (False, True)
+    assert not any(recipe.tuned for recipe in (*ladder(TUNABLE), *parts_alone(TUNABLE)))
+
+
+def test_keys_are_those_of_before_where_nothing_is_fine_tuned() -> None:
+    """They are in the lineage of versions."""
+    assert Recipe("int8", {"user": "int4"}, ("a",), 0.5).key == "17397418ab6cc407"
+    assert Recipe("int8", tuned=True).key != Recipe("int8").key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,16 @@ def test_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert list(again) == [trial(1), REFUSED, trial(2)]
     assert again.find(REFUSED.recipe) == REFUSED
     assert again.find(Recipe()) is None
+
+
+def test_trials_from_before_fine_tuning_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    TrialLog(path).add(trial(1))
+    line = json.loads(path.read_text())
+    assert line["recipe"].pop("tuned") is False
+    path.write_text(json.dumps(line) + "\n")
+    assert list(TrialLog(path)) == [trial(1)]
+    assert TrialLog(path).find(trial(1).recipe) == trial(1)
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "no json", "null", "[" * 5000, '{"recipe": 3}'])
