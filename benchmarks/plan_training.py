@@ -239,6 +239,10 @@ CASES: Mapping[str, Case] = {
     "gnn_predict_links": Case(
         "links", {"kind": "gnn", "task": "told", "epochs": 1, "batch_size": 1 << 20, "links": _LINKS}
     ),
+    "mlp": Case("links", {"kind": "mlp", "task": "class", "epochs": 1, "batch_size": 8192}, 4),
+    "mlp_rows": Case(
+        "links", {"kind": "mlp", "task": "class", "epochs": 1, "batch_size": 8192, "embeddings": ["node"]}, 4
+    ),
     "complex": Case(
         "triples", {"kind": "complex", "task": "links", "epochs": 1, "batch_size": 512, "dim": 64}
     ),

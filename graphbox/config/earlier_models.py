@@ -14,6 +14,14 @@ from graphbox.config.source import KeyPath
 Mistake = tuple[KeyPath, str, str | None]
 """Key, what was expected and received, what to do."""
 
+_TEACHERS: Mapping[object, str] = {
+    "classify": "that tells classes itself",
+    "recommend": "that ranks by the links that it learnt alone",
+}
+"""What a teacher must be able to do, by the kind of its task."""
+
+_ALL_LEARNT = "train_and_validation"
+
 
 def mistakes_of_earlier_models(
     name: str, models: Mapping[str, Any], tasks: Mapping[str, Any]
@@ -30,9 +38,11 @@ def mistakes_of_earlier_models(
     teachers = _teachers(model)
     task = tasks.get(str(model.get("task")))
     kind = task.get("kind") if isinstance(task, Mapping) else None
-    if teachers and kind not in {None, "classify"}:
+    section = section_of(model.get("kind"))
+    taught = () if section is None else section.TEACHES
+    if teachers and kind is not None and taught and kind not in taught:
         received = f"`{model.get('task')}` of kind {kind}"
-        message = f"expected a task of kind classify beside `distil`, received {received}"
+        message = f"expected a task of kind {' or '.join(taught)} beside `distil`, received {received}"
         yield key, message, "leave `distil` out"
         return
     for number, teacher in enumerate(teachers):
@@ -41,7 +51,7 @@ def mistakes_of_earlier_models(
             yield place, f"expected each teacher once, received `{teacher}` again", "leave it out"
         elif isinstance(models.get(teacher), Mapping):
             yield from _mistakes_of_order(place, name, teacher, models) or _mistakes_of_teacher(
-                place, model, teacher, models[teacher]
+                place, model, teacher, models[teacher], kind
             )
     positions = model.get("positions")
     if isinstance(positions, str) and positions in models:
@@ -72,15 +82,15 @@ def _mistakes_of_order(place: KeyPath, name: str, other: str, models: Mapping[st
 
 
 def _mistakes_of_teacher(
-    place: KeyPath, model: Mapping[str, Any], teacher: str, taught_by: Mapping[str, Any]
+    place: KeyPath, model: Mapping[str, Any], teacher: str, taught_by: Mapping[str, Any], task_kind: object
 ) -> Iterator[Mistake]:
     section = section_of(taught_by.get("kind"))
-    if section is not None and not section.CLASSIFIES:
-        able = ", ".join(kinds_that(lambda other: other.CLASSIFIES))
+    if section is not None and task_kind in _TEACHERS and task_kind not in section.TEACHES:
+        able = ", ".join(kinds_that(lambda other: task_kind in other.TEACHES))
         yield (
             place,
             (
-                f"expected a teacher that tells classes itself, received `{teacher}` of kind "
+                f"expected a teacher {_TEACHERS[task_kind]}, received `{teacher}` of kind "
                 f"{taught_by.get('kind')}"
             ),
             f"models of kind {able} do",
@@ -93,6 +103,15 @@ def _mistakes_of_teacher(
                 f"`{taught_by.get('task')}`"
             ),
             "a model learns its own task",
+        )
+    elif taught_by.get("train_on") == _ALL_LEARNT != model.get("train_on"):
+        yield (
+            place,
+            (
+                f"expected a teacher that has not seen the validation part, on which the model is measured, "
+                f"received `{teacher}` with `train_on: {_ALL_LEARNT}`"
+            ),
+            "train both on the same parts",
         )
 
 

@@ -460,6 +460,15 @@ class _Checker:
             yield from self._check_name((*key, "distil", "teachers", index), name, self._models, "model")
         for mistake in mistakes_of_earlier_models(str(key[-1]), self._models, self._tasks):
             yield self._problem(*mistake)
+        if (
+            model.get("distil") is not None
+            and _mapping(self._source.data, "stream").get("folder") is not None
+        ):
+            yield self._problem(
+                (*key, "distil"),
+                "expected a model that is trained on a whole graph, received one that follows a stream",
+                "leave it out: teachers rank the answers of a whole graph",
+            )
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = section_of(model.get("kind"))

@@ -16,5 +16,6 @@ gnn = ModelKind(
 mlp = ModelKind(
     MlpConfig,
     _TRAINER,
+    footprint="graphbox.train.network.footprint:MlpFootprint",
     libraries=(TORCH_OPTIMIZERS,),
 )

@@ -1,9 +1,11 @@
 """Distillation: a model learns what others of its run, trained before it, say of all nodes.
 
-What it takes from them are the logits of teachers, and rows of another model that tell where a node is in the
-graph. The loss is that of Hinton et al. (Distilling the Knowledge in a Neural Network, 2015, section 2); with
-a student that reads no edges it is GLNN (Zhang et al., ICLR 2022, section 4), with rows of walks beside the
-features the first part of NOSMOG (Tian et al., ICLR 2023, section 3).
+Inputs from other models are the logits of teachers that classify, the vectors of teachers that rank, and rows
+that tell where a node is in the graph. Students that rank are in
+:mod:`graphbox.train.recommendation.distillation`; the loss of those that classify is that of Hinton et al.
+(Distilling the Knowledge in a Neural Network, 2015, section 2). With a student that reads no edges it is GLNN
+(Zhang et al., ICLR 2022, section 4), with rows of walks beside the features the first part of NOSMOG (Tian et
+al., ICLR 2023, section 3).
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from graphbox.config import DistillationSection, ModelSection, NetworkSection
+from graphbox.config import DistillationSection, ModelSection, RecommendTaskConfig, TaskConfig
 from graphbox.errors import UsageError
+from graphbox.graph import Graph
 from graphbox.metrics import accuracy
-from graphbox.train.tasks import ClassifySplit, Fold, Split
+from graphbox.metrics.blocks import UNWATCHED, Watch
+from graphbox.train.recommendation.distillation import Vectors, list_agreement
+from graphbox.train.recommendation.queries import ranking_queries
+from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.transfer import tensor_on
+from graphbox.train.view import GraphView
 
 Logits = NDArray[np.float32]
 
@@ -34,17 +41,20 @@ class EarlierModels:
     """What a model takes from models of its run that are trained already.
 
     Attributes:
-        teachers: of each teacher float32 [nodes, classes], its logits.
+        teachers: of each teacher that classifies float32 [nodes, classes], its logits.
+        rankers: of each teacher that ranks its vectors.
         positions: float32 [nodes, width] by node type, rows of another model.
     """
 
     teachers: Sequence[Logits] = ()
+    rankers: Sequence[Vectors] = ()
     positions: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """A text that differs where any of it does; empty where there is nothing."""
-        arrays = [*self.teachers, *(self.positions[name] for name in sorted(self.positions))]
+        of_rankers = (each for vectors in self.rankers for each in vectors)
+        arrays = [*self.teachers, *of_rankers, *(self.positions[name] for name in sorted(self.positions))]
         if not arrays:
             return ""
         found = hashlib.sha256()
@@ -64,25 +74,23 @@ def earlier_models(config: ModelSection, name: str, run_folder: Path) -> Earlier
 
     Raises:
         NotFoundError: one of them is not trained yet.
-        UsageError: a teacher tells no classes, or the model that gives positions has no rows of the nodes.
+        UsageError: a teacher tells no classes, or does not rank by vectors where the student ranks; or the
+            model that gives positions has no rows of the nodes.
         FormatError: a file of them is damaged.
     """
-    if not isinstance(config, NetworkSection):
-        return EarlierModels()
-    teachers = [
-        _logits(load_trained(run_folder, each), f"models.{name}.distil.teachers")
-        for each in teachers_of(config)
-    ]
+    where = f"models.{name}.distil.teachers"
+    teachers = [load_trained(run_folder, each) for each in teachers_of(config)]
+    if "recommend" in config.TEACHES:
+        return EarlierModels(rankers=[_vectors(each, where) for each in teachers])
     source = getattr(config, "positions", None)
     positions = {} if source is None else load_trained(run_folder, source).embeddings
-    return EarlierModels(teachers, positions)
+    return EarlierModels([_logits(each, where) for each in teachers], positions=positions)
 
 
 def teachers_of(config: ModelSection) -> tuple[str, ...]:
     """Return the names of a model's teachers; none where it learns without."""
-    if not isinstance(config, NetworkSection) or config.distil is None:
-        return ()
-    return config.distil.teachers
+    section = getattr(config, "distil", None)
+    return () if section is None else tuple(section.teachers)
 
 
 class Distillation:
@@ -152,21 +160,38 @@ class Distillation:
 
 
 def teacher_agreement(
-    student: TrainedModel, teachers: Sequence[TrainedModel], split: Split, fold: Fold = "test"
+    student: TrainedModel,
+    teachers: Sequence[TrainedModel],
+    graph: Graph,
+    split: Split,
+    task: TaskConfig,
+    fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> float:
-    """Return the share of a fold's nodes that get one class from a student and from its teachers together.
+    """Return how far a student and its teachers together agree on a fold.
+
+    Of a task of kind classify it is the share of the nodes that get one class from both; of kind recommend
+    the mean share of the teachers' first ``k`` candidates that are among the student's, see
+    :func:`graphbox.train.recommendation.distillation.list_agreement`.
 
     Args:
         student: the student.
         teachers: its teachers; what several say is averaged.
+        graph: the whole graph.
         split: the split of their task.
+        task: the task.
         fold: validation or test.
+        watch: may stop it.
 
     Raises:
-        UsageError: one of the models tells no classes, or the task has none.
+        UsageError: the models do not do the task themselves, or nobody is taught such a task.
     """
+    if isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
+        queries = ranking_queries(GraphView(graph, split, fold), split, fold)
+        said_first = [_vectors(each) for each in teachers]
+        return list_agreement(_vectors(student), said_first, queries, task.k, watch)
     if not isinstance(split, ClassifySplit):
-        raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
+        raise UsageError(f"expected a task of kind classify or recommend, received one of kind {split.KIND}")
     nodes = split.nodes(fold)
     said = [torch.softmax(torch.from_numpy(_logits(each)[nodes]), dim=1) for each in teachers]
     together = torch.stack(said).mean(dim=0).argmax(dim=1).numpy()
@@ -182,3 +207,13 @@ def _logits(model: TrainedModel, where: str | None = None) -> Logits:
             hint="name a model of kind gnn, mlp or module",
         )
     return model.logits
+
+
+def _vectors(model: TrainedModel, where: str | None = None) -> Vectors:
+    if model.kind != "two_tower" or model.target is None:
+        raise UsageError(
+            f"expected a model that ranks by vectors of queries and candidates, received `{model.name}`",
+            where=where,
+            hint="name a model of kind lightgcn or matrix_factorization",
+        )
+    return model.embeddings[model.node_type], model.target

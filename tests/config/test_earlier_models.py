@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from graphbox.config import MlpConfig, load_config
+from graphbox.config import MlpConfig, RankingDistillationSection, load_config
 from graphbox.errors import ConfigError
 
 TASKS = {
     "topic": {"kind": "classify", "node_type": "user", "label": "topic"},
     "other": {"kind": "classify", "node_type": "user", "label": "other"},
     "friend": {"kind": "recommend", "node_type": "user", "relations": ["knows"]},
+    "enemy": {"kind": "recommend", "node_type": "user", "relations": ["knows"]},
 }
 GNN = {"kind": "gnn", "task": "topic"}
+RANKER = {"kind": "lightgcn", "task": "friend"}
 
 
-def load(models: dict[str, Any]) -> Any:
+def load(models: dict[str, Any], **sections: Any) -> Any:
     features = {"topic": "categorical", "other": "categorical"}
     run_file = {
         "version": 1,
@@ -30,12 +32,34 @@ def load(models: dict[str, Any]) -> Any:
         },
         "tasks": TASKS,
         "models": models,
+        **sections,
     }
     return load_config(run_file, check_files=False)
 
 
 def student(*teachers: str, **settings: Any) -> dict[str, Any]:
     return {"kind": "mlp", "task": "topic", "distil": {"teachers": list(teachers)}, **settings}
+
+
+def ranker(*teachers: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "kind": "matrix_factorization",
+        "task": "friend",
+        "distil": {"teachers": list(teachers)},
+        **settings,
+    }
+
+
+def test_teachers_that_rank() -> None:
+    models = {
+        "big": RANKER,
+        "factors": {"kind": "matrix_factorization", "task": "friend"},
+        "small": ranker("big", "factors", dim=8),
+        "last": ranker("small", train_on="train_and_validation"),
+    }
+    distil = load(models).models["small"].distil
+    assert isinstance(distil, RankingDistillationSection)
+    assert distil.teachers == ("big", "factors")
 
 
 def test_teachers_and_positions_that_come_before() -> None:
@@ -99,6 +123,32 @@ def test_teachers_and_positions_that_come_before() -> None:
             "a task of kind classify beside `distil`, received `friend` of kind recommend",
         ),
         (
+            {"gcn": {**GNN, "task": "friend"}, "small": ranker("gcn")},
+            "small.distil.teachers.0",
+            "a teacher that ranks by the links that it learnt alone, received `gcn` of kind gnn",
+        ),
+        (
+            {"big": {**RANKER, "train_on": "train_and_validation"}, "small": ranker("big")},
+            "small.distil.teachers.0",
+            "a teacher that has not seen the validation part",
+        ),
+        (
+            {"big": {**RANKER, "task": "enemy"}, "small": ranker("big")},
+            "small.distil.teachers.0",
+            "a teacher of the task `friend`, received `big` of the task `enemy`",
+        ),
+        ({"small": ranker("big"), "big": RANKER}, "small.distil.teachers.0", "that comes before `small`"),
+        (
+            {"big": RANKER, "small": ranker("big") | {"distil": {"teachers": ["big"], "k": 0}}},
+            "small.distil.k",
+            "at least 1",
+        ),
+        (
+            {"big": RANKER, "small": ranker("big") | {"distil": {"teachers": ["big"], "label_weight": 0.5}}},
+            "small.distil.label_weight",
+            "unknown key",
+        ),
+        (
             {"mlp": {"kind": "mlp", "task": "friend"}},
             "mlp.task",
             "a task of kind classify, received `friend` of kind recommend",
@@ -128,3 +178,10 @@ def test_a_cycle_is_told_once_for_each_model_that_waits(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load({"a": student("b"), "b": student("a")})
     assert sum("wait for each other" in each for each in caught.value.problems) == 1
+
+
+def test_a_model_that_follows_a_stream_has_no_teachers() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({"big": RANKER, "small": ranker("big")}, stream={"folder": "chunks"})
+    text = "\n".join(caught.value.problems)
+    assert "models.small.distil: expected a model that is trained on a whole graph" in text

@@ -122,3 +122,36 @@ def test_a_node_is_answered_by_its_features_and_its_row_of_walks(served: Served)
 def test_it_is_compressed_like_any_encoder(served: Served) -> None:
     compressed = served.report.compress["taster"]
     assert compressed["version"] == 2
+
+
+def test_rankings(tmp_path: Path) -> None:
+    """A teacher of rankings, its student of a quarter of the size, and both in the report and served."""
+    write_tables(tmp_path)
+    student = {
+        "kind": "matrix_factorization",
+        "task": "friend",
+        "dim": 8,
+        "distil": {"teachers": ["teacher"]},
+    }
+    document = {
+        **RUN_FILE,
+        "name": "ranked",
+        "tasks": {"friend": {**TASKS["friend"], "baselines": []}},
+        "models": {"teacher": {"kind": "lightgcn", "task": "friend", "dim": 32}, "student": student},
+        "export": {"teacher": {"model": "teacher"}, "student": {"model": "student"}},
+        "compress": {},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(document))
+    config = load_config(tmp_path / "run.yaml")
+    report = run_pipeline(config, Workspace(tmp_path / "workspace"), until="export")
+    metrics = report.metrics["friend"]
+    assert "teacher_agreement" not in metrics["teacher"]
+    assert 0.3 < metrics["student"]["teacher_agreement"] <= 1.0
+    models = tmp_path / "workspace" / "models"
+    for name, dim in (("teacher", 32), ("student", 8)):
+        model = open_encoder(models / name / "1")
+        trained = load_trained(report.path, name)
+        assert trained.target is not None
+        assert trained.target.shape[1] == dim
+        np.testing.assert_array_equal(model.encode_indices(np.array([3]))[0], trained.embeddings["user"][3])
+        model.close()

@@ -70,6 +70,33 @@ def test_what_grows_with_the_graph_and_the_model() -> None:
     assert peak(many["wide"]) - peak(many["walk"]) > 2 * 1_000_000 * (512 - 128) * 4, "of two tables"
 
 
+def test_inputs_and_classes_of_an_mlp_and_lists_of_teachers_count() -> None:
+    """A row of walks is read and copied for each node; a list has 8 bytes for each candidate."""
+    dense = {"kind": "mlp", "task": "class"}
+    ranked = {"kind": "matrix_factorization", "task": "next"}
+    tasks = {
+        "class": {"kind": "classify", "node_type": "node", "label": "label"},
+        "next": {"kind": "recommend", "node_type": "node", "relations": ["links"]},
+    }
+    models = {
+        "walk": {"kind": "deepwalk", "dim": 32},
+        "dense": dense,
+        "placed": {**dense, "positions": "walk"},
+        "taught": {**dense, "distil": {"teachers": ["dense"]}},
+        "ranked": ranked,
+        "short": {**ranked, "distil": {"teachers": ["ranked"], "k": 10}},
+        "long": {**ranked, "distil": {"teachers": ["ranked"], "k": 20}},
+    }
+    nodes = 1_000_000
+    run = config(models=models, tasks=tasks)
+    sizes = GraphCounts({"node": nodes}, {LINKS: nodes}, {"node": 20 * nodes}, {"node": {"label": 5}})
+    plans = plan_trainings(run, sizes, libraries=LIBRARIES)
+    found = {name: peak(plan) for name, plan in plans.items()}
+    assert 0 <= found["placed"] - found["dense"] - 2 * 4 * 32 * nodes < 10_000_000
+    assert 0 <= found["taught"] - found["dense"] - 4 * 5 * nodes < 10_000_000
+    assert 0 <= found["long"] - found["short"] - 8 * 10 * nodes < 10_000_000
+
+
 def test_budgets_count() -> None:
     whole = planned(config(), 1_000_000)["network"]
     within = planned(config(memory={"tables": "64MiB"}), 1_000_000)["network"]

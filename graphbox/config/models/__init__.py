@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
+from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
 from graphbox.config.models.graph_network import (
-    DistillationSection,
     GraphNetworkConfig,
     MlpConfig,
     NetworkConfig,
@@ -50,6 +50,7 @@ __all__ = [
     "NetworkSection",
     "Node2VecConfig",
     "OwnModuleConfig",
+    "RankingDistillationSection",
     "RotatEConfig",
     "SageConfig",
     "SkipGramSection",

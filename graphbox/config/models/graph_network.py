@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.distillation import DistillationSection
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import (
@@ -40,19 +41,6 @@ class LinkTrainingSection(Section):
     """Factor between cosines and logits at the start; it is learnt."""
 
 
-class DistillationSection(Section):
-    """Teachers of a model: it learns what they say of all nodes, not only the classes that are known."""
-
-    teachers: Annotated[tuple[Name, ...], Field(min_length=1)]
-    """Models of the same task that come before it in the run file and classify nodes themselves. What several
-    say is averaged."""
-    temperature: PositiveFloat = 1.0
-    """Logits of teachers and model are divided by it: the higher, the more the classes that are unlikely
-    count."""
-    label_weight: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Share of the loss that is of the known classes of the training part."""
-
-
 class NetworkSection(ModelSection, OptimizationSection):
     """Settings of networks of nodes, with edges or without."""
 
@@ -61,7 +49,7 @@ class NetworkSection(ModelSection, OptimizationSection):
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = True
-    CLASSIFIES: ClassVar[bool] = True
+    TEACHES: ClassVar[tuple[str, ...]] = ("classify",)
 
     task: Name
     """Task that the model is trained and evaluated on."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.distillation import RankingDistillationSection
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
@@ -18,10 +19,13 @@ class RecommendationSection(ModelSection, LearningRateSchedule):
     """How vectors of queries and candidates are learnt from the answers of a recommend task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+    TEACHES: ClassVar[tuple[str, ...]] = ("recommend",)
     WARM_STARTS: ClassVar[bool] = True
 
     task: Name
     """Task of kind `recommend` that the model is trained and evaluated on."""
+    distil: RankingDistillationSection | None = None
+    """Learn from models that are trained already."""
     train_on: Literal["train", "train_and_validation"] = "train"
     """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
     part as it goes, and train the final model with `train_and_validation`."""

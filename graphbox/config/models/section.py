@@ -26,9 +26,10 @@ class ModelSection(Section):
     PREDICTS: ClassVar[bool] = False
     """Whether `graphbox predict` takes models of the kind."""
 
-    CLASSIFIES: ClassVar[bool] = False
-    """Whether models of the kind classify nodes themselves, without a classifier over their embeddings;
-    those can teach others."""
+    TEACHES: ClassVar[tuple[str, ...]] = ()
+    """Kinds of tasks in which models of the kind can teach others and, where they have `distil`, be taught:
+    `classify` where they classify nodes themselves, without a classifier over their embeddings; `recommend`
+    where their vectors come from the links that they learnt alone."""
 
     EMBEDS_OTHER_GRAPHS: ClassVar[bool] = False
     """Whether models of the kind embed the nodes of graphs that they were not trained on."""

@@ -79,7 +79,7 @@ def _measure_model(
     teachers = teachers_of(context.config.models[name])
     if teachers:
         said = [load_trained(context.run_path, each) for each in teachers]
-        metrics["teacher_agreement"] = teacher_agreement(trained, said, split)
+        metrics["teacher_agreement"] = teacher_agreement(trained, said, graph, split, task, watch=watch)
     return metrics
 
 

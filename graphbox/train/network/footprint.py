@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, RecommendTaskConfig
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MlpConfig, RecommendTaskConfig
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows, ranking_numbers
@@ -40,11 +41,45 @@ _HELD_OUT_BYTES = 40.0
 _INFERENCE_NODES = 8192
 _BATCHES_THERE = 3.0
 """Copies of a batch's features: its own, and those that loaders have made ahead."""
+_MLP_BYTES = 75 * MEGABYTE
+_MLP_BATCH_COPIES = 6.0
+"""Copies of a batch's numbers: themselves, what is dropped out of them, gradients, batches ahead."""
 _DROPPED_COPIES = 2.0
 """Copies of features where some are left out: the rest, and the mask."""
 
 
-class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
+NetworkT = TypeVar("NetworkT", GraphNetworkConfig, MlpConfig)
+
+
+class _NetworkFootprint(Footprint[NetworkT]):
+    """A network over the features and rows of nodes."""
+
+    def _has_rows(self, node_type: str) -> bool:
+        """Return whether nodes of a type have rows of a table."""
+        model, stored = self.model, self.counts.feature_bytes.get(node_type, 0)
+        return not stored if model.embeddings is None else node_type in model.embeddings
+
+    def _features(
+        self, node_type: str, classes: DegreeClasses, stored: float, read: NDArray[np.float64]
+    ) -> DataPart:
+        """Return the features of the nodes of a type, of so many bytes each."""
+        not_in_hbm = (
+            "vectors are read from SSD ahead of batches, and copied"
+            if self.memory.features is not None
+            else ""
+        )
+        if self.model.num_neighbors is None:
+            not_in_hbm = "copied once: all of them are part of what computing takes"
+            read = read / self.model.epochs
+        width = max(1, round(stored))
+        size = np.full(len(classes.nodes), stored + (0 if not_in_hbm else KNOWN_BYTES))
+        name = f"features of {node_type}"
+        return DataPart(
+            name, "features", classes.nodes, size, read, width, width, classes.known_by, not_in_hbm
+        )
+
+
+class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
     """Layers over the whole graph, or over batches of sampled neighbours."""
 
     def demand(self) -> Demand | None:
@@ -142,30 +177,6 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         hops = model.num_neighbors
         return float(seeds * sum(prod(hops[:hop]) * of_target**hop for hop in range(len(hops) + 1)))
 
-    def _has_rows(self, node_type: str) -> bool:
-        """Return whether nodes of a type have rows of a table."""
-        model, stored = self.model, self.counts.feature_bytes.get(node_type, 0)
-        return not stored if model.embeddings is None else node_type in model.embeddings
-
-    def _features(
-        self, node_type: str, classes: DegreeClasses, stored: float, read: NDArray[np.float64]
-    ) -> DataPart:
-        """Return the features of the nodes of a type, of so many bytes each."""
-        not_in_hbm = (
-            "vectors are read from SSD ahead of batches, and copied"
-            if self.memory.features is not None
-            else ""
-        )
-        if self.model.num_neighbors is None:
-            not_in_hbm = "copied once: all of them are part of what computing takes"
-            read = read / self.model.epochs
-        width = max(1, round(stored))
-        size = np.full(len(classes.nodes), stored + (0 if not_in_hbm else KNOWN_BYTES))
-        name = f"features of {node_type}"
-        return DataPart(
-            name, "features", classes.nodes, size, read, width, width, classes.known_by, not_in_hbm
-        )
-
     def _lists_of(self, node_type: str) -> int:
         """Return the number of neighbour lists of a node of a type."""
         ends = self.model.relations or tuple(self.counts.edges)
@@ -209,3 +220,69 @@ class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
         of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
         features = (_BATCHES_THERE * stored + dropped) * met / max(nodes, 1)
         return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features, of_block)
+
+
+class MlpFootprint(_NetworkFootprint[MlpConfig]):
+    """Dense layers over batches of nodes of one type, whose edges are not read."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of the task's type."""
+        return self.counts.nodes.get(self.ends[0], 0)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the features of these nodes on disk."""
+        return self.counts.feature_bytes.get(self.ends[0], 0)
+
+    def demand(self) -> Demand:
+        """See :meth:`Footprint.demand`."""
+        model, memory, nodes = self.model, self.memory, self.nodes
+        features = 2.0 * self.stored_bytes if memory.features is None else memory.features + 24.0 * nodes
+        rows = 8.0 * model.dim * nodes if self._has_rows(self.ends[0]) else 0.0
+        if memory.tables is not None:
+            rows = min(rows, float(memory.tables))
+        of_node = 2.0 * model.dim + 2.0 * self._position_width() + self._logits()
+        numbers = of_node * nodes + _MLP_BATCH_COPIES * self._batch_numbers()
+        return Demand(_MLP_BYTES + features + rows + 4.0 * numbers, 0.0, rows)
+
+    def device_bytes(self) -> int:
+        """See :meth:`Footprint.device_bytes`."""
+        of_block = 2.0 * self.model.dim * _INFERENCE_NODES
+        return self.device_bytes_of(max(_MLP_BATCH_COPIES * self._batch_numbers(), of_block))
+
+    def parts(self, degrees: DegreeModel) -> list[DataPart]:
+        """See :meth:`Footprint.parts`: an epoch reads each node once."""
+        asked, model = self.ends[0], self.model
+        classes = degrees.classes(asked)
+        read = np.full(len(classes.nodes), 1.0)
+        parts = []
+        if self.stored_bytes and (model.features is None or asked in model.features):
+            parts.append(self._features(asked, classes, self.stored_bytes / max(classes.count, 1), read))
+        if self._has_rows(asked):
+            parts.append(degrees.rows(f"rows of {asked}", asked, model.dim, "rowwise_adagrad", read))
+        return parts
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        if not self._has_rows(self.ends[0]):
+            return []
+        read = min(self.model.batch_size, self.nodes)
+        return [TableRows(self.nodes, self.model.dim, "rowwise_adagrad", read)]
+
+    def _position_width(self) -> int:
+        """Return the length of the rows of another model that are an input."""
+        source = self.model.positions
+        return 0 if source is None else int(getattr(self.run.models.get(source), "dim", 0))
+
+    def _logits(self) -> int:
+        """Return the logits of a node: the model's, in blocks and joined, and those of each teacher."""
+        classes = self.counts.values.get(self.ends[0], {}).get(self.task.label, 0)
+        teachers = () if self.model.distil is None else self.model.distil.teachers
+        return classes * (2 + len(teachers))
+
+    def _batch_numbers(self) -> float:
+        """Return the numbers of a batch: its features and positions, and vectors between layers."""
+        stored = self.stored_bytes / 4.0 / max(self.nodes, 1)
+        width = stored + self._position_width() + (self.model.layers + 1.0) * self.model.dim
+        return min(self.model.batch_size, self.nodes) * width

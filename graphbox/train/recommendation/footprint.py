@@ -61,6 +61,18 @@ class _RankedFootprint(Footprint[RankedT]):
         """Return the bytes of scores; nothing is measured before the end if the validation part is learnt."""
         return 0.0 if self.model.sees_validation else self.scores_bytes()
 
+    def batch_listed(self) -> int:
+        """Return the candidates that teachers list for the queries of a batch."""
+        return min(self.model.batch_size, self.queries) * self._list_length()
+
+    def lists_bytes(self) -> float:
+        """Return the bytes of the teachers' lists: an index and a probability for each candidate."""
+        return 8.0 * self._list_length() * self.queries
+
+    def _list_length(self) -> int:
+        section = self.model.distil
+        return 0 if section is None else min(section.k, self.candidates)
+
     @abstractmethod
     def read(self, name: str, classes: DegreeClasses, batches: int) -> NDArray[np.float64]:
         """Return how often an epoch of some batches reads the row of a node of each class."""
@@ -87,14 +99,19 @@ class LightGCNFootprint(_RankedFootprint[LightGCNConfig]):
         """See :meth:`Footprint.demand`."""
         dim = self.model.dim
         rows = 48.0 * dim * self.nodes + 7.4 * dim * self.batch_answers()
-        return Demand(165 * MEGABYTE + self.measuring_bytes() + rows, 220.0 * self.edges)
+        fixed = 165 * MEGABYTE + self.measuring_bytes() + self.lists_bytes()
+        return Demand(fixed + rows + 12.0 * dim * self.batch_listed(), 220.0 * self.edges)
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
         kept = 10.0 * sum(self.counts.edges.values())
         vectors = self.model.dim * (self.queries + self.candidates)
         return self.device_bytes_of(
-            kept + max(12.0 * vectors, 6.0 * vectors + ranking_numbers(self.candidates))
+            kept
+            + max(
+                12.0 * vectors + VECTOR_COPIES / 2.0 * self.model.dim * self.batch_listed(),
+                6.0 * vectors + ranking_numbers(self.candidates),
+            )
         )
 
     def read(self, name: str, classes: DegreeClasses, batches: int) -> NDArray[np.float64]:  # noqa: ARG002
@@ -108,10 +125,15 @@ class MatrixFactorizationFootprint(_RankedFootprint[MatrixFactorizationConfig]):
     def demand(self) -> Demand:
         """See :meth:`Footprint.demand`."""
         dim = self.model.dim
-        batch = 25.0 * dim * self.batch_answers()
+        batch = 25.0 * dim * (self.batch_answers() + self.batch_listed())
         on_disk = self.bytes_on_disk(3 * self.nodes, dim)
         return Demand(
-            120 * MEGABYTE + batch + self.measuring_bytes() + 20.0 * dim * self.nodes - on_disk,
+            120 * MEGABYTE
+            + batch
+            + self.measuring_bytes()
+            + self.lists_bytes()
+            + 20.0 * dim * self.nodes
+            - on_disk,
             250.0 * self.edges,
             12.0 * dim * self.nodes - on_disk,
         )
@@ -119,7 +141,7 @@ class MatrixFactorizationFootprint(_RankedFootprint[MatrixFactorizationConfig]):
     def table_rows(self) -> list[TableRows]:
         """See :meth:`Footprint.table_rows`."""
         model, (queries, candidates) = self.model, self.ends
-        of_candidates = self.batch_answers() + model.candidates
+        of_candidates = self.batch_answers() + self.batch_listed() + model.candidates
         if queries == candidates:
             return [TableRows(self.nodes, model.dim, "adam", model.batch_size + of_candidates)]
         return [
@@ -131,6 +153,7 @@ class MatrixFactorizationFootprint(_RankedFootprint[MatrixFactorizationConfig]):
         """See :meth:`Footprint.device_bytes`."""
         model, edges = self.model, sum(self.counts.edges.values())
         drawn = model.batch_size * (1 + edges / max(self.queries, 1)) + model.candidates
+        drawn += self.batch_listed()
         of_batch = VECTOR_COPIES * model.dim * drawn + 4.0 * model.batch_size * model.candidates
         of_ranks = 3.0 * model.dim * (self.queries + self.candidates) + ranking_numbers(self.candidates)
         return self.device_bytes_of(max(of_batch, of_ranks))

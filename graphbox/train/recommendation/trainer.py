@@ -3,7 +3,8 @@
 A batch is some queries with all their answers. Their logits are cosines by a temperature, plus a share of the
 logarithm of a candidate's popularity: so the loss need not bend vectors to say what is popular, and ranking
 has the same sum. Negatives are drawn once for the batch; the softmax over all candidates is estimated from
-them, by the probability with which each was drawn.
+them, by the probability with which each was drawn. With teachers it learns what these rank first, too, see
+:mod:`graphbox.train.recommendation.distillation`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
+from graphbox.config import (
+    LightGCNConfig,
+    MatrixFactorizationConfig,
+    RankingDistillationSection,
+    RecommendTaskConfig,
+)
 from graphbox.errors import DataError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
@@ -31,6 +37,7 @@ from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, Cells, columns_among, no_negatives
+from graphbox.train.recommendation.distillation import RankingDistillation, Vectors
 from graphbox.train.recommendation.queries import known_answers
 from graphbox.train.recommendation.validation import TowerValidation
 from graphbox.train.row_keys import RowKeys
@@ -70,6 +77,7 @@ class _Part:
         num_answers: how many the batch has.
         candidates: int64 [candidates], of the whole batch, ascending.
         excluded: rows and columns of candidates that are no negatives of a query: its answers, and itself.
+        listed: int64 [queries, k], candidates that teachers rank first, -1 for none; without teachers k is 0.
     """
 
     queries: NDArray[np.int64]
@@ -81,6 +89,7 @@ class _Part:
     num_answers: int
     candidates: NDArray[np.int64]
     excluded: Cells
+    listed: NDArray[np.int64]
 
 
 class RecommendationTrainer(TorchTrainer[_Part]):
@@ -124,6 +133,9 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         self.temperature = config.temperature or _temperature(self.answers)
         self._active = np.flatnonzero(np.diff(self.answers.indptr))
         self._order = self._active
+        self._distillation: RankingDistillation | None = None
+        if config.distil is not None:
+            self._distillation = self._new_distillation(config.distil, assignment.earlier.rankers)
         self._validation = TowerValidation(
             split, task, seed=self._seed, threads=self._threads, processes=self._processes
         )
@@ -156,7 +168,14 @@ class RecommendationTrainer(TorchTrainer[_Part]):
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the queries, their answers and the drawn candidates of a batch."""
         queries, known, drawn = self._draw(epoch, batch)
-        return {"queries": queries, "offsets": known.indptr, "answers": known.indices, "candidates": drawn}
+        listed = {} if self._distillation is None else {"listed": self._listed(queries)}
+        return {
+            "queries": queries,
+            "offsets": known.indptr,
+            "answers": known.indices,
+            "candidates": drawn,
+            **listed,
+        }
 
     def measures(self) -> bool:
         """Return whether the validation part is held out."""
@@ -206,7 +225,8 @@ class RecommendationTrainer(TorchTrainer[_Part]):
     def _keys(self, drawn: Drawn) -> dict[str, NDArray[np.int64]]:
         """Return the keys of the rows that a batch reads, by table."""
         queries, known, candidates = drawn
-        targets = np.concatenate([known.indices.astype(np.int64), candidates])
+        listed = np.maximum(self._listed(queries), 0).ravel()
+        targets = np.concatenate([known.indices.astype(np.int64), listed, candidates])
         if _TARGETS in self._rows:
             return {_QUERIES: queries, _TARGETS: targets}
         return {_QUERIES: np.concatenate([queries, targets])}
@@ -243,6 +263,29 @@ class RecommendationTrainer(TorchTrainer[_Part]):
             len(known.indices),
             candidates,
             excluded,
+            self._listed(queries[of_queries]),
+        )
+
+    def _listed(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the candidates that teachers rank first: int64 [queries, k], -1 for none."""
+        if self._distillation is None:
+            return np.empty((len(queries), 0), np.int64)
+        return self._distillation.listed(queries)
+
+    def _new_distillation(
+        self, section: RankingDistillationSection, teachers: Sequence[Vectors]
+    ) -> RankingDistillation:
+        known = self.answers
+        if self._split.within_one_type:
+            known = sp.csr_array(known + sp.eye_array(known.shape[0], dtype=np.float32, format="csr"))
+        return RankingDistillation(
+            section,
+            teachers,
+            self._active,
+            known,
+            self._view.removed_nodes(self._split.target_type),
+            self.temperature,
+            self._device,
         )
 
     def loss(self, drawn: _Part, epoch: int, batch: int) -> tuple[Tensor, int]:
@@ -253,16 +296,26 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         part, processes = drawn, self._processes
         row, positive, candidates = (self._tensor(each) for each in (part.row, part.answers, part.candidates))
         of_candidates = processes.slice_of(len(candidates))
-        query, answer, some = (
+        listed = self._tensor(np.maximum(part.listed, 0))
+        query, answer, best, some = (
             functional.normalize(each, dim=1)
-            for each in self.network(self._tensor(part.queries), positive, candidates[of_candidates])
+            for each in self.network(
+                self._tensor(part.queries), positive, listed.ravel(), candidates[of_candidates]
+            )
         )
         negative = processes.gather_slices("candidates", some, len(candidates))
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
         against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / self.temperature)
         shape = (len(part.queries), len(part.candidates))
         against = against.masked_fill(no_negatives(shape, part.excluded, self._device), -torch.inf)
-        loss = self._answer_loss(found, against, part, epoch, batch)
+        distil = self._config.distil
+        loss = query.new_zeros(())
+        if distil is None or distil.answer_weight:
+            loss = self._answer_loss(found, against, part, epoch, batch)
+        if distil is not None:
+            cosine = torch.einsum("qd,qkd->qk", query, best.view(*listed.shape, -1))
+            taught = self._taught_loss(cosine / self.temperature + self._bias[listed], against, part)
+            loss = distil.answer_weight * loss + (1.0 - distil.answer_weight) * taught
         if self._config.contrast:
             loss = loss + self._config.contrast * self._contrast(query, negative, part, epoch, batch)
         return loss, part.num_answers
@@ -296,6 +349,23 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         else:
             loss = _PAIR_LOSSES[self._config.loss](found, drawn)
         return self._processes.share(loss, len(paired), pairs)
+
+    def _taught_loss(self, ranked: Tensor, against: Tensor, part: _Part) -> Tensor:
+        """Return the loss of what teachers say.
+
+        Args:
+            ranked: float32 [queries, k], logits of the candidates that teachers rank first.
+            against: as of :meth:`_answer_loss`.
+            part: what is learnt.
+        """
+        assert self._distillation is not None  # noqa: S101 - for the type checker
+        row, place = np.nonzero(part.listed >= 0)
+        listed = columns_among(part.candidates, row, part.listed[row, place])
+        shape = (len(part.queries), len(part.candidates))
+        others = against.masked_fill(no_negatives(shape, listed, self._device), -torch.inf)
+        log_probability = self._candidates.log_probability[self._tensor(part.candidates)]
+        loss = self._distillation.loss(part.queries, ranked, others, log_probability)
+        return self._processes.share(loss, len(part.queries), part.num_queries)
 
     def _contrast(self, query: Tensor, negative: Tensor, part: _Part, epoch: int, batch: int) -> Tensor:
         """Return the loss of telling queries, and as many candidates, apart by two noisy views of each."""
