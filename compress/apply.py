@@ -112,7 +112,7 @@ def _judged(metric: str, before: float, after: float, max_drop: MaxDrop) -> Metr
 def recipe_of(config: CompressConfig, artifact: Artifact) -> Recipe:
     """Return the recipe that the settings mean for a model: one codec for all tables."""
     tables = {} if config.tables == UNCHANGED else dict.fromkeys(artifact.manifest.tables, config.tables)
-    return Recipe(dense=config.dense, tables=tables)
+    return Recipe(dense=config.dense, tables=tables, max_neighbors=config.max_neighbors)
 
 
 def _check_changed(artifact: Artifact, changes: Changes) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
+from graphbox.artifact import (
+    Artifact,
+    ArtifactWriter,
+    Lineage,
+    NeighborLists,
+    RelationGroup,
+    inspect_onnx,
+)
 from graphbox.compress.dense import (
     Calibration,
     ConversionReport,
@@ -17,6 +24,7 @@ from graphbox.compress.dense import (
     layers_of,
 )
 from graphbox.compress.dense.prune import prune_neurons
+from graphbox.compress.neighbors import ShortenedLists
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import (
@@ -29,6 +37,9 @@ from graphbox.compress.tables import (
 from graphbox.deploy import DeployedModel
 
 __all__ = ["AUTO", "Changes", "Original", "commit_version", "dense_choices", "table_choices", "write_recipe"]
+
+Lists = Callable[[RelationGroup], NeighborLists]
+"""Gives the neighbour lists of a group."""
 
 AUTO = "auto"
 """Method of the ONNX part: the fastest that the target runs."""
@@ -70,8 +81,8 @@ class Original:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Feeds of the model's own queries; None where it has none."""
-        if self._calibration is None and self.model.num_queries:
+        """Feeds of the model's own queries; None where it has none, or there is nothing to convert."""
+        if self._calibration is None and self.float_onnx is not None and self.model.num_queries:
             self._calibration = Calibration.of_model(self.model)
         return self._calibration
 
@@ -135,9 +146,14 @@ def write_recipe(original: Original, writer: ArtifactWriter, recipe: Recipe) -> 
     artifact = original.artifact
     for node_type in artifact.node_types:
         writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
-    _write_tables(artifact, writer, recipe, changes)
+    lists: Lists = artifact.neighbor_lists
+    if recipe.max_neighbors is not None:
+        lists = shortened = ShortenedLists(artifact, recipe.max_neighbors)
+        if shortened.left_out:
+            changes.steps.append(f"neighbors at most {recipe.max_neighbors}")
+    _write_tables(artifact, writer, recipe, lists, changes)
     _write_dense(original, writer, recipe, changes)
-    writer.copy_rest(artifact)
+    writer.copy_rest(artifact, lists)
     return changes
 
 
@@ -176,7 +192,9 @@ def commit_version(
     )
 
 
-def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+def _write_tables(
+    artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, lists: Lists, changes: Changes
+) -> None:
     applied: set[str] = set()
     for name, spec in artifact.manifest.tables.items():
         precision = recipe.tables.get(name, UNCHANGED)
@@ -184,7 +202,8 @@ def _write_tables(artifact: Artifact, writer: ArtifactWriter, recipe: Recipe, ch
             writer.copy_table(artifact, name)
             continue
         table = artifact.table(name)
-        codec = codec_of(precision, popularity_of(artifact, name) if precision in TIERED_PRECISIONS else None)
+        is_tiered = precision in TIERED_PRECISIONS
+        codec = codec_of(precision, popularity_of(artifact, name, lists) if is_tiered else None)
         writer.add_table(name, spec.node_type, table, codec)
         changes.tables[name] = table_error(table, writer.stored_rows(name))
         applied.add(codec.name)

@@ -23,6 +23,7 @@ class Recipe:
         tables: codec of each table; tables that are not named stay as they are.
         float_layers: products of the ONNX part that stay float32.
         kept_neurons: fraction of the hidden neurons that are kept.
+        max_neighbors: most neighbours that are kept of a node in a relation; None: all of them.
         unchanged: tables that stay as they are, to be named; recipes that differ in nothing else are equal.
     """
 
@@ -30,12 +31,18 @@ class Recipe:
     tables: Mapping[str, str] = field(default_factory=dict)
     float_layers: tuple[str, ...] = ()
     kept_neurons: float = 1.0
+    max_neighbors: int | None = None
     unchanged: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> str:
         """Digest of the recipe: equal recipes have equal keys, in any process."""
-        methods = {key: value for key, value in self.as_dict().items() if key != "unchanged"}
+        methods = {
+            key: value
+            for key, value in self.as_dict().items()
+            # Keys stay what they were before there was a cap: versions that searches wrote are found by them.
+            if key != "unchanged" and (key, value) != ("max_neighbors", None)
+        }
         text = json.dumps(methods, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -51,6 +58,7 @@ class Recipe:
             "tables": dict(self.tables),
             "float_layers": list(self.float_layers),
             "kept_neurons": self.kept_neurons,
+            "max_neighbors": self.max_neighbors,
             "unchanged": list(self.unchanged),
         }
 
@@ -62,6 +70,7 @@ class Recipe:
             tables=dict(values["tables"]),
             float_layers=tuple(values["float_layers"]),
             kept_neurons=values["kept_neurons"],
+            max_neighbors=values.get("max_neighbors"),
             unchanged=tuple(values.get("unchanged", ())),
         )
 
@@ -71,6 +80,8 @@ class Recipe:
             parts.append(f"float32: {', '.join(self.float_layers)}")
         if self.kept_neurons < 1:
             parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
+        if self.max_neighbors is not None:
+            parts.append(f"at most {self.max_neighbors} neighbours")
         return "; ".join(parts)
 
     def _tables_text(self) -> str:
