@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION
 
-__all__ = ["Choice", "Space", "ladder", "parts_alone", "probes"]
+__all__ = ["Choice", "Space", "first_method", "ladder", "neighbor_probes", "parts_alone", "probes"]
 
 _MOST_FLOAT_LAYERS = 3
 _TABLES_TO_COMPARE = 2
+_BOUNDS_TO_COMPARE = 3
+
+_ALL_NEIGHBORS = 0
 
 Choice = str | int | float
 """Value of one parameter."""
@@ -26,12 +29,14 @@ class Space:
         dense: methods of the ONNX part, the most precise first; only ``float32`` where there is none.
         layers: quantizable products of the ONNX part, the most sensitive first.
         kept_neurons: fractions of the hidden neurons.
+        max_neighbors: most neighbours that are kept of a node in a relation, None first: all of them.
     """
 
     tables: Mapping[str, tuple[str, ...]]
     dense: tuple[str, ...] = (UNCHANGED,)
     layers: tuple[str, ...] = ()
     kept_neurons: tuple[float, ...] = (1.0,)
+    max_neighbors: tuple[int | None, ...] = (None,)
 
     @property
     def parameters(self) -> dict[str, tuple[Choice, ...]]:
@@ -40,6 +45,7 @@ class Space:
             "dense": self.dense,
             "float_layers": tuple(range(min(len(self.layers), _MOST_FLOAT_LAYERS) + 1)),
             "kept_neurons": self.kept_neurons,
+            "max_neighbors": tuple(most or _ALL_NEIGHBORS for most in self.max_neighbors),
             **{f"table.{name}": codecs for name, codecs in self.tables.items()},
         }
         return {name: values for name, values in all_of_them.items() if len(values) > 1}
@@ -54,6 +60,7 @@ class Space:
             tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
             float_layers=tuple(sorted(self.layers[:float_layers])),
             kept_neurons=float(values.get("kept_neurons", self.kept_neurons[0])),
+            max_neighbors=int(values.get("max_neighbors", self.max_neighbors[0] or _ALL_NEIGHBORS)) or None,
             unchanged=tuple(name for name, codec in codecs.items() if codec == UNCHANGED),
         )
 
@@ -67,6 +74,7 @@ class Space:
             "dense": recipe.dense,
             "float_layers": len(recipe.float_layers),
             "kept_neurons": recipe.kept_neurons,
+            "max_neighbors": recipe.max_neighbors or _ALL_NEIGHBORS,
             **{f"table.{name}": recipe.tables.get(name, UNCHANGED) for name in self.tables},
         }
         for name, known in self.parameters.items():
@@ -81,11 +89,12 @@ def ladder(space: Space) -> Iterator[Recipe]:
     """Give the recipes that a search tries first, from large to small: the same codec for all tables.
 
     The original; each codec with the first method of the ONNX part; each table alone in its smallest codec,
-    which shows the tables that quality depends on.
+    which shows the tables that quality depends on; and the largest bounds of neighbours alone.
     """
-    both = [{**rows, **_first_method(space)} for rows in _uniform(space)]
+    both = [{**rows, **first_method(space)} for rows in _uniform(space)]
     yield from _distinct(space, [*_uniform(space)[:1], *both])
     yield from probes(space).values()
+    yield from neighbor_probes(space).values()
 
 
 def probes(space: Space) -> dict[str, Recipe]:
@@ -93,14 +102,31 @@ def probes(space: Space) -> dict[str, Recipe]:
     names = [name for name, known in space.tables.items() if len(known) > 1]
     if len(names) < _TABLES_TO_COMPARE:
         return {}
-    alone = [{f"table.{name}": space.tables[name][-1], **_first_method(space)} for name in names]
+    alone = [{f"table.{name}": space.tables[name][-1], **first_method(space)} for name in names]
     return dict(zip(names, _distinct(space, alone), strict=True))
+
+
+def first_method(space: Space) -> dict[str, Choice]:
+    """Return the values of the first method that converts the ONNX part; the other values are their first."""
+    return {"dense": space.dense[:2][-1]}
+
+
+def neighbor_probes(space: Space) -> dict[int, Recipe]:
+    """Return the recipes of the largest three bounds of neighbours alone, by the bound."""
+    return {
+        most: space.recipe({"max_neighbors": most, **first_method(space)})
+        for most in space.max_neighbors[1 : 1 + _BOUNDS_TO_COMPARE]
+        if most is not None
+    }
 
 
 def parts_alone(space: Space) -> Iterator[Recipe]:
     """Give the recipes of each method alone and of each codec alone; other ones are left to the sampler."""
     methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
-    yield from _distinct(space, [*methods, *_uniform(space)])
+    bounds: list[dict[str, Choice]] = [
+        {"max_neighbors": most or _ALL_NEIGHBORS} for most in space.max_neighbors
+    ]
+    yield from _distinct(space, [*methods, *_uniform(space), *bounds])
 
 
 def _uniform(space: Space) -> list[dict[str, Choice]]:
@@ -114,10 +140,6 @@ def _uniform(space: Space) -> list[dict[str, Choice]]:
     return [
         {f"table.{name}": suited(codec, known) for name, known in space.tables.items()} for codec in codecs
     ] or [{}]
-
-
-def _first_method(space: Space) -> dict[str, Choice]:
-    return {"dense": space.dense[:2][-1]}
 
 
 def _distinct(space: Space, steps: list[dict[str, Choice]]) -> Iterable[Recipe]:

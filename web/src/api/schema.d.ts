@@ -1005,6 +1005,11 @@ export interface components {
        */
       kept_neurons: number;
       /**
+       * Max Neighbors
+       * @description most neighbours that are kept of a node in a relation; null: all of them
+       */
+      max_neighbors: number | null;
+      /**
        * Tables
        * @description codec of each table; those left out stay as they are
        */

@@ -379,7 +379,7 @@ function point(
     key,
     version,
     name: `dense int8; tables ${codec}`,
-    recipe: { dense: "int8", tables: { package: codec }, float_layers: [], kept_neurons: 1 },
+    recipe: { dense: "int8", tables: { package: codec }, float_layers: [], kept_neurons: 1, max_neighbors: null },
     source: "ladder",
     state: "measured",
     reason: null,
