@@ -102,6 +102,7 @@ def space_of(trials: Sequence[Mapping[str, Any]], layers: Sequence[str]) -> Spac
         tables={name: tuple(codecs) for name, codecs in tables.items()},
         dense=tuple(dict.fromkeys(recipe["dense"] for recipe in recipes)),
         layers=tuple(layers),
+        max_neighbors=(None, *sorted({recipe["max_neighbors"] for recipe in recipes} - {None}, reverse=True)),
         kept_neurons=_NEURONS if any(recipe["kept_neurons"] < 1 for recipe in recipes) else (1.0,),
     )
 
@@ -137,7 +138,7 @@ def search_grid(options: Options, root: Path, space: Space, folder: Path) -> Fou
                 quality.metric,
                 TrialLog(folder / "trials.jsonl"),
                 Budget(trials=len(recipes)),
-                suggest=lambda _: recipes,
+                suggest=lambda *_: recipes,
             )
 
 

@@ -125,7 +125,7 @@ def recipe_of(config: CompressConfig, artifact: Artifact) -> Recipe:
         UnsupportedError: the codec makes no table smaller; see `uniform_tables`.
     """
     tables = {} if config.tables == UNCHANGED else uniform_tables(artifact, config.tables)
-    return Recipe(dense=config.dense, tables=tables)
+    return Recipe(dense=config.dense, tables=tables, max_neighbors=config.max_neighbors)
 
 
 def _check_changed(artifact: Artifact, changes: Changes) -> None:

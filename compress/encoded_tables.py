@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from graphbox.artifact import Artifact
+from graphbox.compress.neighbors import ShortenedLists
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.tables import TIERED_PRECISIONS, TableError, codec_of, table_error
 from graphbox.durable import NO_ROOM
@@ -44,10 +45,15 @@ class EncodedTables:
     def __init__(self, artifact: Artifact, folder: Path | None = None) -> None:
         self._artifact = artifact
         self._folder = folder
-        self._kept: dict[tuple[str, str], EncodedTable] = {}
+        self._kept: dict[tuple[str, str, int | None], EncodedTable] = {}
 
-    def encoded(self, name: str, precision: str) -> EncodedTable:
+    def encoded(self, name: str, precision: str, lists: ShortenedLists | None = None) -> EncodedTable:
         """Return a table in the codec of a precision.
+
+        Args:
+            name: of the table.
+            precision: of its rows.
+            lists: neighbour lists by which rows are popular; None: those of the version.
 
         Raises:
             UnsupportedError: tiers are wanted of a table whose popular rows are not known.
@@ -55,21 +61,23 @@ class EncodedTables:
             DataError: the codec cannot hold the table.
             DoesNotFitError: the disk is full.
         """
-        found = self._kept.get((name, precision)) or self._encode(name, precision)
+        lists = lists if precision in TIERED_PRECISIONS else None
+        key = name, precision, None if lists is None else lists.most
+        found = self._kept.get(key) or self._encode(name, precision, lists)
         if self._folder is not None:
-            self._kept[name, precision] = found
+            self._kept[key] = found
         return found
 
-    def _encode(self, name: str, precision: str) -> EncodedTable:
+    def _encode(self, name: str, precision: str, lists: ShortenedLists | None) -> EncodedTable:
         source, spec = self._artifact.table(name), self._artifact.manifest.tables[name]
-        popularity = popularity_of(self._artifact, name) if precision in TIERED_PRECISIONS else None
+        popularity = popularity_of(self._artifact, name, lists) if precision in TIERED_PRECISIONS else None
         codec = codec_of(precision, popularity)
         try:
             arrays = codec.encode(source)
         except DataError as error:
             raise DataError(error.message, where=f"table `{name}`", hint=error.hint) from error
         if self._folder is not None:
-            arrays = _mapped(arrays, self._folder / name / precision)
+            arrays = _mapped(arrays, self._folder / f"{len(self._kept)}")
         shape = TableShape(spec.rows, spec.dim, spec.node_type)
         return EncodedTable(codec, arrays, table_error(source, open_rows(codec, arrays, shape)))
 

@@ -75,6 +75,18 @@ class Limits:
         """Whether a limit is about quality."""
         return self.max_drop is not None or bool(self.minimums)
 
+    def least(self, metric: str, original: float) -> float | None:
+        """Return the least value that the deciding metric may have; None: it is not limited.
+
+        Args:
+            metric: the one that decides.
+            original: its value for the original model.
+        """
+        least = [value for name, value in self.minimums.items() if name == metric]
+        if self.max_drop is not None:
+            least.append(self.max_drop.floor(original))
+        return max(least, default=None)
+
     def violations(self, figures: Figures, metric: str, original: float) -> list[Violation]:
         """Return the limits that a model exceeds.
 

@@ -22,6 +22,7 @@ from graphbox.compress.dense import (
 from graphbox.compress.dense.fine_tuning import FineTuned, fine_tune
 from graphbox.compress.dense.prune import prune_neurons
 from graphbox.compress.encoded_tables import EncodedTables
+from graphbox.compress.neighbors import ShortenedLists
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import (
@@ -192,9 +193,12 @@ def write_recipe(original: Original, writer: ArtifactWriter, recipe: Recipe) -> 
     artifact = original.artifact
     for node_type in artifact.node_types:
         writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
-    _write_tables(original, writer, recipe, changes)
+    lists = None if recipe.max_neighbors is None else ShortenedLists(artifact, recipe.max_neighbors)
+    if lists is not None and lists.left_out:
+        changes.steps.append(f"neighbors at most {lists.most}")
+    _write_tables(original, writer, recipe, lists, changes)
     _write_dense(original, writer, recipe, changes)
-    writer.copy_rest(artifact)
+    writer.copy_rest(artifact, lists)
     return changes
 
 
@@ -233,14 +237,20 @@ def commit_version(
     )
 
 
-def _write_tables(original: Original, writer: ArtifactWriter, recipe: Recipe, changes: Changes) -> None:
+def _write_tables(
+    original: Original,
+    writer: ArtifactWriter,
+    recipe: Recipe,
+    lists: ShortenedLists | None,
+    changes: Changes,
+) -> None:
     artifact, applied = original.artifact, set[str]()
     for name, spec in artifact.manifest.tables.items():
         precision = recipe.tables.get(name, UNCHANGED)
         if precision == UNCHANGED or spec.codec != UNCHANGED:
             writer.copy_table(artifact, name)
             continue
-        table = original.tables.encoded(name, precision)
+        table = original.tables.encoded(name, precision, lists)
         writer.add_encoded_table(name, spec.node_type, table.codec, table.arrays, (spec.rows, spec.dim))
         changes.tables[name] = table.error
         applied.add(table.codec.name)

@@ -13,7 +13,7 @@ __all__ = ["UNCHANGED", "Recipe"]
 UNCHANGED = "float32"
 """Method that leaves a part as it is."""
 
-_LATER: Final = {"tuned": False}
+_LATER: Final = {"tuned": False, "max_neighbors": None}
 """Fields that recipes did not always have, with the value that stands for their absence: no part of a key."""
 
 
@@ -28,6 +28,7 @@ class Recipe:
         kept_neurons: fraction of the hidden neurons that are kept.
         tuned: whether the ONNX part is trained for what was done to it, see
             `graphbox.compress.dense.fine_tuning`.
+        max_neighbors: most neighbours that are kept of a node in a relation; None: all of them.
         unchanged: tables that stay as they are, to be named; recipes that differ in nothing else are equal.
     """
 
@@ -36,6 +37,7 @@ class Recipe:
     float_layers: tuple[str, ...] = ()
     kept_neurons: float = 1.0
     tuned: bool = False
+    max_neighbors: int | None = None
     unchanged: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -59,6 +61,7 @@ class Recipe:
             "float_layers": list(self.float_layers),
             "kept_neurons": self.kept_neurons,
             "tuned": self.tuned,
+            "max_neighbors": self.max_neighbors,
             "unchanged": list(self.unchanged),
         }
 
@@ -71,6 +74,7 @@ class Recipe:
             float_layers=tuple(values["float_layers"]),
             kept_neurons=values["kept_neurons"],
             tuned=values.get("tuned", False),
+            max_neighbors=values.get("max_neighbors"),
             unchanged=tuple(values.get("unchanged", ())),
         )
 
@@ -82,6 +86,8 @@ class Recipe:
             parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
         if self.tuned:
             parts.append("fine-tuned")
+        if self.max_neighbors is not None:
+            parts.append(f"at most {self.max_neighbors} neighbours")
         return "; ".join(parts)
 
     def _tables_text(self) -> str:

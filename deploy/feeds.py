@@ -42,10 +42,9 @@ class PaddedBlockFeeds:
         self._tables = _tables_of(artifact, form)
         widths = [sum(table.dim for table in tables) for tables in self._tables.values()]
         self._vector_bytes = 4 * max(artifact.manifest.dim, *widths)
-        self.lists: dict[str, NeighborLists] = {}
-        for group in (group for layer in form.layers for group in layer.groups):
-            if group.neighbors not in self.lists:
-                self.lists[group.neighbors] = artifact.neighbor_lists(group)
+        self.lists: dict[str, NeighborLists] = {
+            group.neighbors: artifact.neighbor_lists(group) for group in form.groups
+        }
 
     def with_rows(self, artifact: Artifact) -> PaddedBlockFeeds:
         """Return the same for the model version with other rows of the same nodes."""

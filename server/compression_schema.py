@@ -44,6 +44,10 @@ class CompressionRecipe(_Kept):
     tables: dict[str, str] = Field(description="codec of each table; those left out stay as they are")
     float_layers: list[str] = Field(description="layers of the ONNX part that stay float32")
     kept_neurons: float = Field(description="share of the hidden neurons that are kept")
+    max_neighbors: int | None = Field(
+        default=None, description="most neighbours that are kept of a node in a relation; null: all of them"
+    )
+    tuned: bool = Field(default=False, description="whether the ONNX part is fine-tuned")
     unchanged: list[str] = Field(default=[], description="tables that stay as they are")
 
 
@@ -64,7 +68,7 @@ class CompressionTrial(_Kept):
     key: str = Field(description="digest of the recipe")
     name: str = Field(description="the recipe in words")
     recipe: CompressionRecipe
-    source: str = Field(description="what proposed it: `ladder`, `budget` or `sampler`")
+    source: str = Field(description="what proposed it: `ladder`, `budget`, `tuning` or `sampler`")
     state: Literal["measured", "refused"]
     reason: str | None = Field(description="why it was refused")
     size_bytes: int = Field(description="0 where it was refused")

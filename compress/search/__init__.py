@@ -7,6 +7,7 @@ from graphbox.compress.search.page import report_page
 from graphbox.compress.search.report import Setting, progress_document, report_document
 from graphbox.compress.search.search import Budget, Found, search
 from graphbox.compress.search.space import Space, ladder, smallest_uniform
+from graphbox.compress.search.suggestions import suggestions
 from graphbox.compress.search.trials import Latency, Trial, TrialLog
 from graphbox.compress.search.workbench import Target, Workbench
 
@@ -28,4 +29,5 @@ __all__ = [
     "report_page",
     "search",
     "smallest_uniform",
+    "suggestions",
 ]

@@ -117,13 +117,10 @@ def _described(trial: Trial, original: Trial, setting: Setting) -> dict[str, Any
 
 def _bounds(limits: Limits, metric: str, original: float) -> dict[str, float | None]:
     """Return the limits as numbers, those of the deciding metric as one: the least value it may have."""
-    least = [value for name, value in limits.minimums.items() if name == metric]
-    if limits.max_drop is not None:
-        least.append(limits.max_drop.floor(original))
     return {
         "size_bytes": limits.max_size_bytes,
         "p99_ms": limits.max_p99_ms,
-        "metric": max(least, default=None),
+        "metric": limits.least(metric, original),
     }
 
 

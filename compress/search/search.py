@@ -30,6 +30,9 @@ _TRIALS_OF_ESTIMATOR = 3
 Report = Callable[[Trial, int, int], None]
 """Called with each finished trial, the number of trials so far, and how many there will be at most."""
 
+Suggest = Callable[[Trial, Sequence[Trial]], Sequence[Recipe]]
+"""Returns recipes to try, given the original and other trials."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -74,7 +77,7 @@ def search(
     budget: Budget,
     report: Report | None = None,
     check: Callable[[], None] | None = None,
-    suggest: Callable[[Sequence[Trial]], Sequence[Recipe]] = lambda _: (),
+    suggest: Suggest = lambda *_: (),
 ) -> Found:
     """Try recipes and return the models within the limits that none beats in size, latency and quality.
 
@@ -87,7 +90,7 @@ def search(
         budget: trials and time.
         report: called with each finished trial.
         check: called before each trial; raises to stop.
-        suggest: returns recipes to try after the ladder, given the trials so far.
+        suggest: returns recipes to try after the ladder, given the original and the ladder's trials.
 
     Raises:
         GateError: no model is within the limits; the message has the nearest one and the limit that binds.
@@ -98,7 +101,7 @@ def search(
     limits.check_metrics(original.metrics)
     value = original.metrics[metric]
     began = time.monotonic()
-    steps = (step for step in _known_steps(space, log, suggest) if log.find(step[0]) is None)
+    steps = (step for step in _known_steps(space, log, original, suggest) if log.find(step[0]) is None)
     while len(log) < budget.trials and not (budget.seconds and time.monotonic() - began >= budget.seconds):
         if check is not None:
             check()
@@ -119,13 +122,15 @@ def search(
 
 
 def _known_steps(
-    space: Space, log: TrialLog, suggest: Callable[[Sequence[Trial]], Sequence[Recipe]]
+    space: Space, log: TrialLog, original: Trial, suggest: Suggest
 ) -> Iterator[tuple[Recipe, str]]:
     """Give recipes to try before the proposals; the suggestions follow from trials of the ladder alone."""
     first = list(ladder(space))
     yield from ((recipe, "ladder") for recipe in first)
     tried = [log.find(recipe) for recipe in first]
-    yield from ((recipe, "budget") for recipe in suggest([trial for trial in tried if trial is not None]))
+    yield from (
+        (recipe, "budget") for recipe in suggest(original, [trial for trial in tried if trial is not None])
+    )
     yield from ((recipe, "ladder") for recipe in parts_alone(space))
 
 

@@ -9,10 +9,22 @@ from graphbox.compress.dense import dense_method
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.tables import CODEC_OF_PRECISION
 
-__all__ = ["Choice", "Space", "ladder", "parts_alone", "probes", "smallest_uniform"]
+__all__ = [
+    "Choice",
+    "Space",
+    "first_method",
+    "ladder",
+    "neighbor_probes",
+    "parts_alone",
+    "probes",
+    "smallest_uniform",
+]
 
 _MOST_FLOAT_LAYERS = 3
 _TABLES_TO_COMPARE = 2
+_BOUNDS_TO_COMPARE = 3
+
+_ALL_NEIGHBORS = 0
 
 Choice = str | int | float
 """Value of one parameter."""
@@ -28,6 +40,7 @@ class Space:
         layers: quantizable products of the ONNX part, the most sensitive first.
         kept_neurons: fractions of the hidden neurons.
         can_tune: whether the ONNX part can be fine-tuned.
+        max_neighbors: most neighbours that are kept of a node in a relation, None first: all of them.
     """
 
     tables: Mapping[str, tuple[str, ...]]
@@ -35,6 +48,7 @@ class Space:
     layers: tuple[str, ...] = ()
     kept_neurons: tuple[float, ...] = (1.0,)
     can_tune: bool = False
+    max_neighbors: tuple[int | None, ...] = (None,)
 
     @property
     def parameters(self) -> dict[str, tuple[Choice, ...]]:
@@ -48,6 +62,7 @@ class Space:
             "float_layers": tuple(range(min(len(self.layers), _MOST_FLOAT_LAYERS) + 1)),
             "kept_neurons": self.kept_neurons,
             "tuned": (False, True) if self._can_gain() else (False,),
+            "max_neighbors": tuple(most or _ALL_NEIGHBORS for most in self.max_neighbors),
             **{f"table.{name}": codecs for name, codecs in self.tables.items()},
         }
 
@@ -62,6 +77,7 @@ class Space:
             tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
             float_layers=tuple(sorted(self.layers[:float_layers])),
             kept_neurons=kept,
+            max_neighbors=int(values.get("max_neighbors", self.max_neighbors[0] or _ALL_NEIGHBORS)) or None,
             tuned=bool(values.get("tuned", False)) and self._gains(dense, kept),
             unchanged=tuple(name for name, codec in codecs.items() if codec == UNCHANGED),
         )
@@ -77,6 +93,7 @@ class Space:
             "float_layers": len(recipe.float_layers),
             "kept_neurons": recipe.kept_neurons,
             "tuned": recipe.tuned,
+            "max_neighbors": recipe.max_neighbors or _ALL_NEIGHBORS,
             **{f"table.{name}": recipe.tables.get(name, UNCHANGED) for name in self.tables},
         }
         for name, known in self._choices.items():
@@ -110,11 +127,12 @@ def ladder(space: Space) -> Iterator[Recipe]:
     """Give the recipes that a search tries first, from large to small: the same codec for all tables.
 
     The original; each codec with the first method of the ONNX part; each table alone in its smallest codec,
-    which shows the tables that quality depends on.
+    which shows the tables that quality depends on; and the largest bounds of neighbours alone.
     """
-    both = [{**rows, **_first_method(space)} for rows in _uniform(space)]
+    both = [{**rows, **first_method(space)} for rows in _uniform(space)]
     yield from _distinct(space, [*_uniform(space)[:1], *both])
     yield from probes(space).values()
+    yield from neighbor_probes(space).values()
 
 
 def probes(space: Space) -> dict[str, Recipe]:
@@ -122,13 +140,27 @@ def probes(space: Space) -> dict[str, Recipe]:
     names = [name for name, known in space.tables.items() if len(known) > 1]
     if len(names) < _TABLES_TO_COMPARE:
         return {}
-    alone = [{f"table.{name}": space.tables[name][-1], **_first_method(space)} for name in names]
+    alone = [{f"table.{name}": space.tables[name][-1], **first_method(space)} for name in names]
     return dict(zip(names, _distinct(space, alone), strict=True))
 
 
 def smallest_uniform(space: Space) -> Recipe:
     """Return the recipe of each table's smallest codec with the first method of the ONNX part."""
-    return space.recipe(_complete(space, {**_uniform(space)[-1], **_first_method(space)}))
+    return space.recipe(_complete(space, {**_uniform(space)[-1], **first_method(space)}))
+
+
+def first_method(space: Space) -> dict[str, Choice]:
+    """Return the values of the first method that converts the ONNX part; the other values are their first."""
+    return {"dense": space.dense[:2][-1]}
+
+
+def neighbor_probes(space: Space) -> dict[int, Recipe]:
+    """Return the recipes of the largest three bounds of neighbours alone, by the bound."""
+    return {
+        most: space.recipe({"max_neighbors": most, **first_method(space)})
+        for most in space.max_neighbors[1 : 1 + _BOUNDS_TO_COMPARE]
+        if most is not None
+    }
 
 
 def parts_alone(space: Space) -> Iterator[Recipe]:
@@ -138,7 +170,7 @@ def parts_alone(space: Space) -> Iterator[Recipe]:
     """
     methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
     pruned: list[dict[str, Choice]] = [
-        {"kept_neurons": kept, **_first_method(space)} for kept in space.kept_neurons
+        {"kept_neurons": kept, **first_method(space)} for kept in space.kept_neurons
     ]
     yield from _distinct(space, [*methods, *pruned])
 
@@ -154,10 +186,6 @@ def _uniform(space: Space) -> list[dict[str, Choice]]:
     return [
         {f"table.{name}": suited(codec, known) for name, known in space.tables.items()} for codec in codecs
     ] or [{}]
-
-
-def _first_method(space: Space) -> dict[str, Choice]:
-    return {"dense": space.dense[:2][-1]}
 
 
 def _distinct(space: Space, steps: list[dict[str, Choice]]) -> Iterable[Recipe]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import shutil
 import time
@@ -12,19 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.compress.apply import Evaluate, FindQueries, validation_metrics
-from graphbox.compress.budget import BudgetedTable, choose_codecs, sampled_errors
+from graphbox.compress.budget import sampled_errors
 from graphbox.compress.dense import can_fine_tune, dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
 from graphbox.compress.parts import Original, commit_version, write_recipe
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
-from graphbox.compress.search.space import Space, probes
 from graphbox.compress.search.trials import Latency, Trial
 from graphbox.compress.tables import CODEC_OF_PRECISION, TRAINED_PRECISIONS, suited_precision
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.errors import DataError, FormatError, GateError, UnsupportedError
 
@@ -36,9 +37,9 @@ _REFUSALS = (DataError, FormatError, GateError, UnsupportedError)
 
 _COMPARED = "int8"
 _LAYERS_TO_COMPARE = 2
-_TABLES_TO_DIVIDE = 2
-_MOST_PAIRS = 4
-_LEAST_SHARE, _LEAST_ERROR = 0.05, 1e-6
+_NODES_TO_COMPARE = 2000
+_MOST_EMBEDDING_ERROR = 0.06
+_LEAST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
@@ -218,46 +219,33 @@ class Workbench:
         except _REFUSALS:
             return False
 
-    def suggestions(
-        self, space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial]
-    ) -> list[Recipe]:
-        """Return recipes whose tables differ: the least error for a codec's bytes, and halfway to the next.
+    def neighbor_bounds(self, bounds: Sequence[int | None]) -> tuple[int | None, ...]:
+        """Return the bounds of neighbours with embeddings close to those of the original; None stays.
 
-        The squared error of a table weighs what the metric lost when that table alone was in its smallest
-        codec.
+        The metric of the validation part does not show what is lost without neighbours where the lists have
+        edges of that part: a finished model was given them.
 
         Args:
-            space: methods for each part.
-            errors: see `table_errors`.
-            trials: of the ladder.
+            bounds: the largest first.
         """
-        if len(errors) < _TABLES_TO_DIVIDE:
-            return []
-        specs, weights = self._artifact.manifest.tables, _weights(space, errors, trials, self._metric)
-        tables = [
-            BudgetedTable(
-                name,
-                specs[name].rows,
-                specs[name].dim,
-                {CODEC_OF_PRECISION[each].name: found[each] for each in space.tables[name] if each in found},
-                weights.get(name),
-            )
-            for name, found in errors.items()
-        ]
-        in_use = {precision for found in errors.values() for precision in found}
-        totals = [
-            _uniform_bytes(precision, tables) for precision in CODEC_OF_PRECISION if precision in in_use
-        ]
-        precision_of = {codec.name: precision for precision, codec in CODEC_OF_PRECISION.items()}
-        recipes = []
-        pairs = list(itertools.pairwise(totals))[-_MOST_PAIRS:]
-        for budget in (
-            size for larger, smaller in reversed(pairs) for size in ((larger + smaller) // 2, larger)
-        ):
-            chosen = choose_codecs(tables, budget).codecs
-            values = {f"table.{name}": precision_of[codec.name] for name, codec in chosen.items()}
-            recipes.append(space.recipe({"dense": space.dense[:2][-1], **values}))
-        return list({recipe.key: recipe for recipe in recipes}.values())
+        random = np.random.default_rng(0)
+        count = self.original.num_queries
+        sample = random.choice(count, min(count, _NODES_TO_COMPARE), replace=False)
+        close: list[int | None] = []
+        for bound in bounds:
+            if bound is not None and self._embedding_error(bound, sample) > _MOST_EMBEDDING_ERROR:
+                break
+            close.append(bound)
+        return tuple(close)
+
+    def _embedding_error(self, most: int, sample: npt.NDArray[np.int64]) -> float:
+        """Return the relative error of embeddings when lists alone are shorter."""
+        with self.built(Recipe(max_neighbors=most), "candidate") as built, self.open(built.path) as model:
+            if not isinstance(model, DeployedEncoder) or not isinstance(self.original, DeployedEncoder):
+                raise TypeError(f"expected a model that encodes nodes, received {type(model).__name__}")
+            expected = self.original.encode_indices(sample)
+            difference = model.encode_indices(sample) - expected
+        return float(np.linalg.norm(difference)) / max(float(np.linalg.norm(expected)), _LEAST_NORM)
 
     @property
     def can_prune(self) -> bool:
@@ -290,34 +278,6 @@ class Workbench:
         reports = bench_together({"": self.original, **models}, (batch,), seconds or self._target.seconds)
         original = reports[""].batches[0]
         return {name: _latency(reports[name].batches[0], original) for name in models}
-
-
-def _uniform_bytes(precision: str, tables: Sequence[BudgetedTable]) -> int:
-    """Return the bytes of tables in one precision, as far as it suits them."""
-    return sum(
-        CODEC_OF_PRECISION[suited_precision(precision, each.rows, each.dim)].bytes_of(each.rows, each.dim)
-        for each in tables
-    )
-
-
-def _weights(
-    space: Space, errors: Mapping[str, Mapping[str, float]], trials: Sequence[Trial], metric: str
-) -> dict[str, float]:
-    """Return by table what the metric lost for a squared relative error; empty: it was not measured."""
-    measured = {trial.recipe.key: trial.metrics[metric] for trial in trials if trial.state == "measured"}
-    dense = space.recipe({"dense": space.dense[:2][-1]})
-    alone = {name: recipe for name, recipe in probes(space).items() if name in errors}
-    if dense.key not in measured or any(recipe.key not in measured for recipe in alone.values()):
-        return {}
-    lost = {name: measured[dense.key] - measured[recipe.key] for name, recipe in alone.items()}
-    # Losses of the metric are noisy: a table with none still has a small weight.
-    least = _LEAST_SHARE * max(lost.values(), default=0.0)
-    if least <= 0:
-        return {}
-    return {
-        name: max(each, least) / max(errors[name][space.tables[name][-1]], _LEAST_ERROR) ** 2
-        for name, each in lost.items()
-    }
 
 
 def _latency(found: BatchLatency, original: BatchLatency) -> Latency:

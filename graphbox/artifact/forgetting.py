@@ -171,7 +171,7 @@ def _write_form(writer: ArtifactWriter, artifact: Artifact, numbers: Mapping[str
         writer.set_lookup(form.node_type, form.tables, form.unknown_ids)
         return
     if isinstance(form, PaddedBlockForm):
-        for group in {group.neighbors: group for layer in form.layers for group in layer.groups}.values():
+        for group in form.groups:
             _write_neighbors(writer, artifact, group, numbers)
         _copy_unseen_inputs(writer, artifact, form)
     writer.set_preprocess(form)

@@ -182,6 +182,12 @@ class PaddedBlockForm(Record):
         return (self.node_type,)
 
     @property
+    def groups(self) -> tuple[RelationGroup, ...]:
+        """The groups whose lists are read, one for each file of neighbours; layers may share them."""
+        every = (group for layer in self.layers for group in layer.groups)
+        return tuple({group.neighbors: group for group in every}.values())
+
+    @property
     def row_counts(self) -> dict[str, str]:
         """For each ONNX input of positions the input with as many rows as they may select from."""
         below = {node_type: rows.input for node_type, rows in self.rows.items()}

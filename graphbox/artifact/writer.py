@@ -42,8 +42,15 @@ from graphbox.artifact.manifest import (
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.parquet_files import write_columns, write_ids, write_links
-from graphbox.artifact.preprocess import FieldsForm, PaddedBlockForm, Preprocess, TensorsForm, TriplesForm
-from graphbox.artifact.reader import Artifact, read_parquet
+from graphbox.artifact.preprocess import (
+    FieldsForm,
+    PaddedBlockForm,
+    Preprocess,
+    RelationGroup,
+    TensorsForm,
+    TriplesForm,
+)
+from graphbox.artifact.reader import Artifact, NeighborLists, read_parquet
 from graphbox.artifact.rows import mean_row
 from graphbox.artifact.served_tensors import served_tensors
 from graphbox.durable import NO_ROOM, flush_to_disk
@@ -235,10 +242,16 @@ class ArtifactWriter:
             outputs=spec.outputs,
         )
 
-    def copy_rest(self, artifact: Artifact) -> None:
+    def copy_rest(
+        self, artifact: Artifact, lists: Callable[[RelationGroup], NeighborLists] | None = None
+    ) -> None:
         """Take over what is neither ids nor tables nor ONNX: how ids become feeds, neighbours, links.
 
         Neighbour lists and links are written in their smallest encodings.
+
+        Args:
+            artifact: the other model version.
+            lists: returns the neighbour lists to write in place of a group's own; None: its own.
         """
         manifest, form = artifact.manifest, artifact.preprocess
         own = {
@@ -249,8 +262,8 @@ class ArtifactWriter:
         if manifest.onnx is not None:
             own.add(manifest.onnx.path)
         if isinstance(form, PaddedBlockForm):
-            form, packed = self._pack_lists(artifact, form)
-            own |= packed
+            form, written = self._write_lists(form, lists or artifact.neighbor_lists)
+            own |= written
         if manifest.links is not None:
             self.set_links(read_parquet(artifact.path / manifest.links, LINK_COLUMNS))
             own.add(manifest.links)
@@ -262,17 +275,26 @@ class ArtifactWriter:
         if isinstance(artifact.preprocess, FieldsForm | TriplesForm | TensorsForm):
             self._example = artifact.example_inputs()
 
-    def _pack_lists(self, artifact: Artifact, form: PaddedBlockForm) -> tuple[PaddedBlockForm, set[str]]:
-        """Write neighbour lists as Parquet files; return the form with their paths, and the old ones."""
+    def _write_lists(
+        self, form: PaddedBlockForm, lists: Callable[[RelationGroup], NeighborLists]
+    ) -> tuple[PaddedBlockForm, set[str]]:
+        """Write neighbour lists, as Parquet files where they fit.
+
+        Returns:
+            The form with the paths of these files, and the paths that they replace.
+        """
         arrays: dict[str, npt.NDArray[Any]] = {}
-        for group in (group for layer in form.layers for group in layer.groups):
-            if group.neighbors not in arrays:
-                lists = artifact.neighbor_lists(group)
-                arrays |= {group.counts: lists.counts, group.neighbors: lists.neighbors}
+        for group in form.groups:
+            if group.neighbors in arrays:
+                continue
+            found = lists(group)
+            arrays |= {group.counts: found.counts, group.neighbors: found.neighbors}
+            if group.weights is not None and found.weights is not None:
+                arrays[group.weights] = found.weights
         paths = neighbor_files.packed_paths(form, {path: len(array) for path, array in arrays.items()})
-        for path, new in paths.items():
-            self.add_list_array(new, arrays[path])
-        return neighbor_files.renamed(form, paths), set(paths)
+        for path, array in arrays.items():
+            self.add_list_array(paths.get(path, path), array)
+        return neighbor_files.renamed(form, paths), set(arrays)
 
     def add_list_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write an array of neighbour lists, [n] or [n, k], in the format that the path's suffix names."""

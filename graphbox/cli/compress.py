@@ -61,6 +61,12 @@ def compress(
     tables: Annotated[
         RowPrecision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
     ] = None,
+    max_neighbors: Annotated[
+        int | None,
+        typer.Option(
+            "--max-neighbors", min=1, help="Most neighbours kept of a node in a relation. (default: all)"
+        ),
+    ] = None,
     max_drop: Annotated[
         str | None,
         typer.Option(
@@ -118,7 +124,7 @@ def compress(
         "minutes": minutes,
         "batch": batch,
     }
-    fixed = {"dense": dense, "tables": tables, "max_drop": max_drop}
+    fixed = {"dense": dense, "tables": tables, "max_neighbors": max_neighbors, "max_drop": max_drop}
     with session.workspace() as workspace:
         if is_run(workspace, name):
             _refuse_given({"version": version, "target": target, "threads": threads, **fixed, **search})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphbox.compress import Evaluate
     from graphbox.compress.dense import Queries
     from graphbox.compress.limits import Limits, Violation
+    from graphbox.compress.recipe import Recipe
     from graphbox.compress.search import Found, Setting, Space, Trial, TrialLog, Workbench
     from graphbox.deploy import DeployedModel
 
@@ -157,7 +158,7 @@ class _Progress:
 def _search(
     workbench: Workbench, settings: CompressConfig, setting: Setting, progress: _Progress, watch: Watch
 ) -> Found:
-    from graphbox.compress.search import Budget, search
+    from graphbox.compress.search import Budget, search, suggestions
 
     wanted = settings.search or SearchConfig()
     space = _space(settings, workbench, setting)
@@ -168,6 +169,13 @@ def _search(
         progress.note()
         watch.step(_line(trial, setting.metric), done, most)
 
+    def suggest(original: Trial, trials: Sequence[Trial]) -> Sequence[Recipe]:
+        if is_fixed:
+            return []
+        metric, specs = setting.metric, workbench.parts.artifact.manifest.tables
+        least = setting.limits.least(metric, original.metrics[metric])
+        return suggestions(specs, space, setting.table_errors, trials, metric, least)
+
     return search(
         workbench,
         space,
@@ -177,7 +185,7 @@ def _search(
         Budget(wanted.trials, seconds, wanted.seed),
         report,
         watch.check,
-        lambda trials: [] if is_fixed else workbench.suggestions(space, setting.table_errors, trials),
+        suggest,
     )
 
 
@@ -196,6 +204,7 @@ def limits_of(settings: CompressConfig) -> Limits:
 
 def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> Space:
     """Return the methods to combine; of a part for which the settings name one, that alone."""
+    from graphbox.compress.neighbors import neighbor_choices
     from graphbox.compress.parts import dense_choices, table_choices
     from graphbox.compress.search import Space
     from graphbox.compress.tables import TRAINED_PRECISIONS, worth_trying
@@ -209,12 +218,16 @@ def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> 
         choices = (*table_choices(original.artifact, name, rows), *trained)
         tables[name] = worth_trying(choices, spec.rows, spec.dim, errors)
     dense = dense_choices(original, settings.dense if "dense" in given else None)
+    bounds = neighbor_choices(original.artifact, settings.max_neighbors)
+    if settings.max_neighbors is None:
+        bounds = workbench.neighbor_bounds(bounds)
     kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(
         tables=tables,
         dense=dense,
         layers=tuple(setting.layer_errors),
         kept_neurons=kept,
+        max_neighbors=bounds,
         can_tune=workbench.can_tune,
     )
 
@@ -416,7 +429,8 @@ def _command(
     options += [f"--{name} {environment[name]}" for name in ("threads", "batch")]
     options += [] if wanted.minutes is None else [f"--minutes {wanted.minutes:g}"]
     given = settings.model_fields_set
-    options += [f"--{name} {getattr(settings, name)}" for name in ("dense", "tables") if name in given]
+    fixed = [name for name in ("dense", "tables", "max_neighbors") if name in given]
+    options += [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in fixed]
     return f"graphbox compress {shlex.quote(parent.name)} --version {parent.version} {' '.join(options)}"
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from graphbox.artifact import Artifact
 from graphbox.workspace import Workspace
 from tests.cli.conftest import Call
-from tests.server.sample_models import add_model, write_encoder
+from tests.server.sample_models import add_model, write_encoder, write_vectors
 
 
 @pytest.fixture
@@ -116,3 +117,23 @@ def test_fixed_methods_are_not_searched(workspace: Workspace, graphbox: Call) ->
     assert [set(trial["recipe"]["tables"].values()) for trial in trials] == [set(), {"int8"}]
     command = report["compress"]["companion"]["search"]["command"]
     assert command.endswith("--target onnxruntime/cpu --threads 1 --batch 1 --dense auto --tables int8")
+
+
+def test_a_bound_of_neighbors_is_applied(workspace: Workspace, graphbox: Call) -> None:
+    arguments = ["compress", "companion", "--max-neighbors", "1", "--dense", "float32", "--tables", "float32"]
+    assert graphbox(*arguments, "--max-drop", "100%").code == 0
+    artifact = Artifact.open(workspace.model("companion", 2).path)
+    assert artifact.manifest.lineage.steps[-1] == "neighbors at most 1"
+    searched = graphbox(*arguments, "--max-drop", "100%", "--version", "1", "--trials", "3", "--json").json
+    search = searched["compress"]["companion"]["search"]
+    assert [trial["recipe"]["max_neighbors"] for trial in search["trials"]] == [None, 1]
+    assert search["command"].endswith("--dense float32 --tables float32 --max-neighbors 1")
+
+
+def test_a_bound_of_neighbors_of_a_model_without_lists_is_refused(folder: Path, graphbox: Call) -> None:
+    add_model(Workspace(folder / "workspace"), "vectors", write_vectors)
+    for more in ([], ["--trials", "2"]):
+        refused = graphbox("compress", "vectors", "--max-neighbors", "4", *more)
+        assert refused.code != 0
+        assert "this one reads no neighbour lists" in refused.err
+        assert "leave `max_neighbors`" in refused.err

@@ -16,9 +16,17 @@ import pytest
 
 from graphbox.artifact import Artifact, PaddedBlockForm
 from graphbox.artifact.forgetting import write_without
+from graphbox.compress.neighbors import ShortenedLists
 from graphbox.deploy import DeployedEncoder, UnseenNode, open_encoder
 from graphbox.deploy.signature import UNSEEN_SUFFIX
-from graphbox.errors import ConfigError, FormatError, InvalidRequestError, NotFoundError, UsageError
+from graphbox.errors import (
+    ConfigError,
+    FormatError,
+    InvalidRequestError,
+    NotFoundError,
+    UnsupportedError,
+    UsageError,
+)
 from graphbox.models.layer_kinds import LAYER_KINDS
 from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
@@ -192,6 +200,37 @@ def test_the_artifact_keeps_the_network_for_predictions(workspace: Workspace, re
     assert artifact.manifest.onnx is not None
     assert [tensor.name for tensor in artifact.manifest.onnx.outputs] == ["embedding", "probability"]
     assert RunData.open(workspace, report.run).graph.num_nodes("user") == USERS
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"), [("gin", True), ("sage", False), ("gat", False), ("gcn", False)]
+)
+def test_lists_of_exported_networks_are_shortened(
+    workspace: Workspace, report: RunReport, tmp_path: Path, name: str, is_refused: bool
+) -> None:
+    artifact = Artifact.open(workspace.model(name, 1).path)
+    form = artifact.preprocess
+    assert isinstance(form, PaddedBlockForm)
+    if is_refused:
+        with pytest.raises(UnsupportedError, match="adds up the vectors of all neighbours"):
+            ShortenedLists(artifact, 3)
+        return
+    lists = ShortenedLists(artifact, 3)
+    assert lists.left_out > 0
+    for group in form.groups:
+        whole, short = artifact.neighbor_lists(group), lists(group)
+        assert 3 <= short.counts.max() <= 3 + 2 * group.self_loops
+        if whole.weights is not None and short.weights is not None and group.source_scales is not None:
+            sums = [
+                np.array(
+                    [
+                        weights[start : start + count].sum()
+                        for start, count in zip(each.start.ravel(), each.counts.ravel(), strict=True)
+                    ]
+                )
+                for each, weights in ((whole, whole.weights), (short, short.weights))
+            ]
+            np.testing.assert_allclose(sums[1], sums[0], rtol=1e-5)
 
 
 def test_an_encoder_of_few_neighbours_is_measured_as_it_is_served(

@@ -77,6 +77,18 @@ def test_the_smallest_model_within_the_drop_is_chosen(artifact: Artifact, tmp_pa
     assert [trial.source for trial in found.trials] == ["ladder"] * 7 + ["sampler"] * 5
 
 
+def test_bounds_of_neighbors_are_tried_and_kept_close(artifact: Artifact, tmp_path: Path) -> None:
+    space = Space(tables={}, max_neighbors=(None, 3, 2, 1))
+    found = run(artifact, tmp_path / "search", Limits(max_drop=parse_max_drop("60%")), 4, space)
+    by_bound = {trial.recipe.max_neighbors: trial for trial in found.trials}
+    assert [by_bound[each].state for each in (None, 3, 2, 1)] == ["measured"] * 4
+    sizes = [by_bound[each].parts_bytes["other"] for each in (None, 3, 2, 1)]
+    assert sizes[1:] == sorted(sizes[1:], reverse=True)
+    assert len({trial.metrics[METRIC] for trial in found.trials}) > 2
+    with Workbench(artifact, tmp_path / "bench", Target("onnxruntime"), lambda *_: {}, METRIC) as bench:
+        assert bench.neighbor_bounds((None, 100, 1)) == (None, 100)  # one neighbour changes embeddings
+
+
 def test_without_a_limit_of_quality_the_best_model_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
     half = 9 * sum(record.bytes for record in artifact.manifest.files.values()) // 10
     found = run(artifact, tmp_path / "search", Limits(max_size_bytes=half))

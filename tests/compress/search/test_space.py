@@ -8,13 +8,14 @@ import pytest
 
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Space, ladder
-from graphbox.compress.search.space import parts_alone, probes
+from graphbox.compress.search.space import neighbor_probes, parts_alone, probes
 
 SPACE = Space(
     tables={"user": ("float32", "int8", "int4"), "item": ("float32", "int8")},
     dense=("float32", "int8"),
     layers=("first", "second"),
     kept_neurons=(1.0, 0.5),
+    max_neighbors=(None, 8, 4),
 )
 
 
@@ -109,3 +110,22 @@ def test_keys_are_those_of_before_where_nothing_is_fine_tuned() -> None:
     """They are in the lineage of versions."""
     assert Recipe("int8", {"user": "int4"}, ("a",), 0.5).key == "17397418ab6cc407"
     assert Recipe("int8", tuned=True).key != Recipe("int8").key
+
+
+def test_bounds_of_neighbors_are_probed_alone() -> None:
+    assert neighbor_probes(SPACE) == {8: Recipe("int8", max_neighbors=8), 4: Recipe("int8", max_neighbors=4)}
+    assert neighbor_probes(Space(tables={}, max_neighbors=(8,))) == {}
+    assert set(neighbor_probes(Space(tables={}, max_neighbors=(None, 12, 8, 6, 4)))) == {12, 8, 6}
+    recipes = list(ladder(SPACE))
+    assert all(recipe in recipes for recipe in neighbor_probes(SPACE).values())
+    fixed = Space(tables={"user": ("float32", "int8")}, max_neighbors=(8,))
+    assert {recipe.max_neighbors for recipe in ladder(fixed)} == {8}
+
+
+def test_recipes_of_before_there_was_a_bound_of_neighbors_are_the_same() -> None:
+    recipe = Recipe("int8", {"item": "int4"}, ("first",), 0.5)
+    before = {name: value for name, value in recipe.as_dict().items() if name != "max_neighbors"}
+    assert Recipe.of_dict(before) == recipe
+    assert recipe.key == "7c7d6c95d099bfea"  # by which versions that were written then are found
+    assert Recipe("int8", {"item": "int4"}, ("first",), 0.5, max_neighbors=8).key != recipe.key
+    assert str(Recipe(max_neighbors=8)) == "dense float32; tables as they are; at most 8 neighbours"

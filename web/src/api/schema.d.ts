@@ -997,7 +997,7 @@ export interface components {
       size_bytes: number;
       /**
        * Source
-       * @description what proposed it: `ladder`, `budget` or `sampler`
+       * @description what proposed it: `ladder`, `budget`, `tuning` or `sampler`
        */
       source: string;
       /**
@@ -1037,12 +1037,23 @@ export interface components {
        */
       kept_neurons: number;
       /**
+       * Max Neighbors
+       * @description most neighbours that are kept of a node in a relation; null: all of them
+       */
+      max_neighbors: number | null;
+      /**
        * Tables
        * @description codec of each table; those left out stay as they are
        */
       tables: {
         [key: string]: string;
       };
+      /**
+       * Tuned
+       * @description whether the ONNX part is fine-tuned
+       * @default false
+       */
+      tuned: boolean;
       /**
        * Unchanged
        * @description tables that stay as they are
@@ -1148,7 +1159,7 @@ export interface components {
       size_bytes: number;
       /**
        * Source
-       * @description what proposed it: `ladder`, `budget` or `sampler`
+       * @description what proposed it: `ladder`, `budget`, `tuning` or `sampler`
        */
       source: string;
       /**

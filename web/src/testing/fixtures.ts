@@ -384,6 +384,8 @@ function point(
       tables: { package: codec },
       float_layers: [],
       kept_neurons: 1,
+      max_neighbors: null,
+      tuned: false,
       unchanged: ["tag"],
     },
     source: "ladder",
