@@ -207,7 +207,10 @@ def test_messages_count_until_they_are_answered(
     with triton.InferenceServerClient(server.grpc_address) as client, ThreadPoolExecutor(16) as threads:
         statuses = Counter(threads.map(ask, [client] * 16))
         refusal = "the messages of calls that are not answered take the 1500000 bytes this server gives them"
-        assert statuses.keys() == {"OK", f"{refusal}: try again in a second"}
+        refusal = f"{refusal}: try again in a second"
+        # Those that are still on their way have a share of their own, which 16 at once may exceed.
+        receiving = "the messages that are being received take all the memory this server gives them"
+        assert {"OK", refusal} <= statuses.keys() <= {"OK", refusal, receiving}
         assert statuses["OK"] >= 3
         # Nothing is counted that has ended.
         assert [ask(client) for _ in range(6)] == ["OK"] * 6
