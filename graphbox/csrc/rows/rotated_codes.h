@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "portability/cpu.h"
 #include "portability/instruction_set.h"
@@ -26,14 +27,25 @@ namespace rotated_codes_detail {
 using TwoWords = ShortGroup<1>::Words;
 using FourWords = ShortGroup<2>::Words;
 
+template <std::size_t kBytes>
+using Word = std::conditional_t<
+    kBytes == 8, std::uint64_t,
+    std::conditional_t<kBytes == 4, std::uint32_t, std::conditional_t<kBytes == 2, std::uint16_t, std::uint8_t>>>;
+
 // kBytes, at most 16, of each row at an offset into the row's share of the vector; the rest is zero. The vector is made
-// of vectors: made of memory that was just written it would wait for the writes.
+// of registers: made of memory that was just written in parts it would wait for the writes.
 template <std::size_t kBytes, std::size_t kRows>
 GRAPHBOX_INLINE void load_codes(typename ShortGroup<kRows>::Unsigned& codes,
                                 const std::array<const std::uint8_t*, kRows>& rows, std::size_t offset) {
-  std::array<TwoWords, kRows> parts{};
+  std::array<TwoWords, kRows> parts;
   for (std::size_t row = 0; row < kRows; ++row) {
-    std::memcpy(&parts[row], rows[row] + offset, kBytes);
+    if constexpr (kBytes == sizeof(TwoWords)) {
+      std::memcpy(&parts[row], rows[row] + offset, kBytes);
+    } else {
+      Word<kBytes> word;
+      std::memcpy(&word, rows[row] + offset, kBytes);
+      parts[row] = TwoWords{static_cast<std::int64_t>(word), 0};
+    }
   }
   if constexpr (kRows == 1) {
     codes = reinterpret_cast<typename ShortGroup<kRows>::Unsigned>(parts[0]);

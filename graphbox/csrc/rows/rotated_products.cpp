@@ -14,7 +14,8 @@
 namespace graphbox {
 namespace {
 
-constexpr std::size_t kRowsTogether = 64;
+constexpr std::size_t kRowsTogether = 64;  // a multiple of the rows of any vector
+constexpr std::size_t kQuarters = 4;       // sums of a row
 
 // Half of the number of codes: what is left of a code is at most as far from zero.
 constexpr std::int32_t middle_code(int bits) { return 1 << (bits - 1); }
@@ -79,10 +80,11 @@ GRAPHBOX_INLINE void add_any_part(const Codes<kBits, kRows>& codes, const Rotate
   }
 }
 
-// sums[i] = the sum of (code - middle) * factor of row start + i.
+// Four numbers for each row from `start` on, whose sum is that of (code - middle) * factor; up to kRows - 1 rows more are
+// written than there are.
 template <int kBits, std::size_t kRows>
 GRAPHBOX_INLINE void sum_codes(const RotatedProducts& products, std::int64_t start, std::size_t count,
-                               std::int32_t* sums) {
+                               std::int32_t* quarters) {
   const RotatedRows& table = products.table();
   const std::size_t row_bytes = table.row_bytes();
   const std::uint8_t* const first = table.arrays().packed + static_cast<std::size_t>(start) * row_bytes;
@@ -98,34 +100,36 @@ GRAPHBOX_INLINE void sum_codes(const RotatedProducts& products, std::int64_t sta
     for (std::size_t part = 0; part < num_parts; ++part) {
       add_any_part<kBits, kRows>(codes, products.parts()[part], products.factors(part), products.offsets(part), total);
     }
-    std::array<std::int32_t, 4 * kRows> quarters;
-    std::memcpy(quarters.data(), &total, sizeof(total));
-    for (std::size_t row = 0; row < std::min(kRows, count - i); ++row) {
-      const std::int32_t* const own = quarters.data() + 4 * row;
-      sums[i + row] = (own[0] + own[1]) + (own[2] + own[3]);
+    std::memcpy(quarters + i * kQuarters, &total, sizeof(total));
+    for (std::size_t row = 0; row < kRows && in_parts < table.dim(); ++row) {
       for (std::size_t element = in_parts; element < table.dim(); ++element) {
-        sums[i + row] += (codes.code(row, element) - middle_code(kBits)) * products.rounded(element);
+        quarters[(i + row) * kQuarters] += (codes.code(row, element) - middle_code(kBits)) * products.rounded(element);
       }
     }
   }
 }
 
-void sum_codes_of(const RotatedProducts& products, std::int64_t start, std::size_t count, std::int32_t* sums) {
+void sum_codes_of(const RotatedProducts& products, std::int64_t start, std::size_t count, std::int32_t* quarters) {
   run_with_instruction_set([&]<InstructionSet kSet>(ForSet<kSet>) GRAPHBOX_INLINE_LAMBDA {
     switch (products.table().arrays().bits) {
       case 2:
-        return sum_codes<2, kRowsInVector<kSet>>(products, start, count, sums);
+        return sum_codes<2, kRowsInVector<kSet>>(products, start, count, quarters);
       case 3:
-        return sum_codes<3, kRowsInVector<kSet>>(products, start, count, sums);
+        return sum_codes<3, kRowsInVector<kSet>>(products, start, count, quarters);
       default:
-        return sum_codes<4, kRowsInVector<kSet>>(products, start, count, sums);
+        return sum_codes<4, kRowsInVector<kSet>>(products, start, count, quarters);
     }
   });
 }
 
 GRAPHBOX_CLONES
-void bounds_of_sums(const RotatedProducts::Terms& terms, const std::int32_t* sums, const std::uint16_t* scales,
+void bounds_of_sums(const RotatedProducts::Terms& terms, const std::int32_t* quarters, const std::uint16_t* scales,
                     const std::uint16_t* biases, std::size_t count, float* out) {
+  std::array<std::int32_t, kRowsTogether> sums;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int32_t* const own = quarters + i * kQuarters;
+    sums[i] = (own[0] + own[1]) + (own[2] + own[3]);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const float scale = float16_value(scales[i]);
     const float bias = float16_value(biases[i]);
@@ -197,19 +201,19 @@ void RotatedProducts::add_part(const Part& part) {
 }
 
 void RotatedProducts::upper(std::int64_t start, std::int64_t count, float* out) const {
-  std::array<std::int32_t, kRowsTogether> sums;
+  std::array<std::int32_t, kRowsTogether * kQuarters> quarters;
   std::array<std::uint16_t, kRowsTogether> scales;
   std::array<std::uint16_t, kRowsTogether> biases;
   const std::size_t row_bytes = table_.row_bytes();
   for (std::int64_t first = 0; first < count; first += kRowsTogether) {
     const auto rows = static_cast<std::size_t>(std::min<std::int64_t>(kRowsTogether, count - first));
-    sum_codes_of(*this, start + first, rows, sums.data());
+    sum_codes_of(*this, start + first, rows, quarters.data());
     const std::uint8_t* row = table_.arrays().packed + static_cast<std::size_t>(start + first) * row_bytes;
     for (std::size_t i = 0; i < rows; ++i, row += row_bytes) {
       std::memcpy(&scales[i], row, sizeof(scales[i]));
       std::memcpy(&biases[i], row + sizeof(scales[i]), sizeof(biases[i]));
     }
-    bounds_of_sums(terms_, sums.data(), scales.data(), biases.data(), rows, out + first);
+    bounds_of_sums(terms_, quarters.data(), scales.data(), biases.data(), rows, out + first);
   }
 }
 

@@ -90,17 +90,17 @@ GRAPHBOX_INLINE void write_row(const RotatedRows& table, const std::int16_t* __r
   }
 }
 
-// Results that are scattered are written to memory that no pattern foretells.
+// For results that are scattered: no pattern foretells where they are written.
 GRAPHBOX_INLINE void prefetch_write_range(const float* values, std::size_t count) {
   for (std::size_t i = 0; i < count; i += kCacheLineBytes / sizeof(float)) {
     prefetch_write(values + i);
   }
 }
 
-// `row_of` and `place_of` give the row and the memory of each of `count` results.
-template <int kBits, std::size_t kRows, typename RowOf, typename PlaceOf>
+// `row_of` gives the row of each of `count` results.
+template <int kBits, std::size_t kRows, typename RowOf>
 GRAPHBOX_INLINE void decode_rows(const RotatedRows& table, std::int64_t count, const RowOf& row_of,
-                                 const PlaceOf& place_of) {
+                                 const RowOutput& out) {
   const std::uint8_t* const packed = table.arrays().packed;
   const std::size_t row_bytes = table.row_bytes();
   const auto row_at = [&](std::int64_t i) { return packed + static_cast<std::size_t>(row_of(i)) * row_bytes; };
@@ -127,10 +127,13 @@ GRAPHBOX_INLINE void decode_rows(const RotatedRows& table, std::int64_t count, c
     for (std::int64_t i = start; i < std::min(start + static_cast<std::int64_t>(kRowsTogether), count); ++i) {
       if (i + kPrefetchedRows < count) {
         prefetch_range(reinterpret_cast<const std::byte*>(row_at(i + kPrefetchedRows)), row_bytes);
-        prefetch_write_range(place_of(i + kPrefetchedRows), dim);
+        if (out.places != nullptr) {
+          prefetch_write_range(out.row(static_cast<std::size_t>(i + kPrefetchedRows)), dim);
+        }
       }
       const auto number = static_cast<std::size_t>(i - start);
-      write_row(table, sums.data() + number * dim, factors[2 * number], factors[2 * number + 1], place_of(i));
+      write_row(table, sums.data() + number * dim, factors[2 * number], factors[2 * number + 1],
+                out.row(static_cast<std::size_t>(i)));
     }
   }
 }
@@ -138,9 +141,7 @@ GRAPHBOX_INLINE void decode_rows(const RotatedRows& table, std::int64_t count, c
 template <int kBits, typename RowOf>
 void decode_to(const RotatedRows& table, std::int64_t count, const RowOf& row_of, const RowOutput& out) {
   run_with_instruction_set([&]<InstructionSet kSet>(ForSet<kSet>) GRAPHBOX_INLINE_LAMBDA {
-    decode_rows<kBits, kRowsInVector<kSet>>(table, count, row_of, [&out](std::int64_t i) GRAPHBOX_INLINE_LAMBDA {
-      return out.row(static_cast<std::size_t>(i));
-    });
+    decode_rows<kBits, kRowsInVector<kSet>>(table, count, row_of, out);
   });
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "portability/cpu.h"
+
 namespace graphbox {
 namespace {
 
@@ -24,6 +26,34 @@ struct TierRows {
   }
 };
 
+// Which tier has each row of `index`, and which row of the tier it is.
+GRAPHBOX_CLONES
+void divide(const RowRanks& ranks, std::span<const std::int64_t> index, const std::int64_t* places,
+            std::int64_t first_place, TierRows& hot, TierRows& cold) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const std::int64_t place = places == nullptr ? first_place + static_cast<std::int64_t>(i) : places[i];
+    const RankedRow found = ranks.find(index[i]);
+    if (found.is_member) {
+      hot.add(found.members_before, place);
+    } else {
+      cold.add(index[i] - found.members_before, place);
+    }
+  }
+}
+
+// out[i] = the next of the `hot_rows` first of `both` where row start + i is hot, else the next of the others.
+GRAPHBOX_CLONES
+void interleave(const RowRanks& ranks, std::int64_t start, std::int64_t rows, std::int64_t hot_rows, const float* both,
+                float* out) {
+  RowRanks::Scan scan(ranks, start);
+  std::int64_t hot = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {  // without branches, which could not be predicted
+    const bool is_hot = scan.next();
+    out[i] = both[is_hot ? hot : hot_rows + i - hot];
+    hot += is_hot ? 1 : 0;
+  }
+}
+
 class TieredProducts final : public ProductBounds {
  public:
   TieredProducts(const RowRanks& ranks, std::unique_ptr<ProductBounds> hot, std::unique_ptr<ProductBounds> cold)
@@ -31,20 +61,15 @@ class TieredProducts final : public ProductBounds {
 
   // Consecutive rows are consecutive rows of each tier.
   void upper(std::int64_t start, std::int64_t count, float* out) const override {
-    std::array<float, kRowsTogether> hot;
-    std::array<float, kRowsTogether> cold;
+    std::array<float, kRowsTogether> both;  // of the hot rows, then of the cold ones
     for (std::int64_t first = 0; first < count; first += kRowsTogether) {
       const std::int64_t rows = std::min<std::int64_t>(kRowsTogether, count - first);
       const std::int64_t hot_start = ranks_.find(start + first).members_before;
       const RankedRow last = ranks_.find(start + first + rows - 1);
       const std::int64_t hot_rows = last.members_before + (last.is_member ? 1 : 0) - hot_start;
-      hot_->upper(hot_start, hot_rows, hot.data());
-      cold_->upper(start + first - hot_start, rows - hot_rows, cold.data());
-      const float* next_hot = hot.data();
-      const float* next_cold = cold.data();
-      for (std::int64_t i = first; i < first + rows; ++i) {
-        out[i] = ranks_.is_member(start + i) ? *next_hot++ : *next_cold++;
-      }
+      hot_->upper(hot_start, hot_rows, both.data());
+      cold_->upper(start + first - hot_start, rows - hot_rows, both.data() + hot_rows);
+      interleave(ranks_, start + first, rows, hot_rows, both.data(), out + first);
     }
   }
 
@@ -76,15 +101,9 @@ void TieredRows::take(std::span<const std::int64_t> index, const RowOutput& out)
   for (std::size_t start = 0; start < index.size(); start += kRowsTogether) {
     TierRows hot;
     TierRows cold;
-    for (std::size_t i = start; i < std::min(start + kRowsTogether, index.size()); ++i) {
-      const std::int64_t place = out.places == nullptr ? static_cast<std::int64_t>(i) : out.places[i];
-      const RankedRow found = ranks_.find(index[i]);
-      if (found.is_member) {
-        hot.add(found.members_before, place);
-      } else {
-        cold.add(index[i] - found.members_before, place);
-      }
-    }
+    const std::span<const std::int64_t> part = index.subspan(start, std::min(kRowsTogether, index.size() - start));
+    const std::int64_t* const places = out.places == nullptr ? nullptr : out.places + start;
+    divide(ranks_, part, places, static_cast<std::int64_t>(start), hot, cold);
     hot.take_from(*hot_, out);
     cold.take_from(*cold_, out);
   }
