@@ -8,8 +8,8 @@ Works on a copy of the workspace. Cases:
 - ``search``: `graphbox compress NAME --trials N --max-drop D`, seconds of the whole command;
 - ``chosen``: bytes of the version that the search chose, and the smallest that a random grid of ``--grid``
   recipes of the same methods finds within the same limit (0: no grid);
-- ``p50``, ``p99``: figures of the report and of `graphbox bench` in a process of its own afterwards, for each
-  version of the Pareto set; ratios to the original's of the same measurement are what a noisy machine leaves
+- ``p50``, ``p99``: figures of the report, and measured in a process of its own afterwards, for each version
+  of the Pareto set; ratios to the original's of the same measurement are what a noisy machine leaves
   comparable;
 - ``kills``: the command is killed with SIGKILL at random times until it was killed ``--kills`` times; counted
   are recipes that were tried twice, and trials of which size or quality differ from those of the search that
@@ -20,12 +20,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Budget, Found, Space, Target, TrialLog, Workbench, search
 from graphbox.config import parse_max_drop
+from graphbox.deploy import open_model
+from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.pipeline.stages.compress import quality_of
 from graphbox.workspace import Workspace
 
@@ -142,19 +147,20 @@ def search_grid(options: Options, root: Path, space: Space, folder: Path) -> Fou
             )
 
 
-def measured_anew(options: Options, workspace: Path, versions: Sequence[int]) -> dict[int, dict[str, float]]:
-    """Return p50 and p99 of single queries of versions, in turns, from a process of its own."""
-    program = [sys.executable, "-m", "graphbox", "--workspace", str(workspace), "--json", "bench"]
-    chosen = [part for version in versions for part in ("--version", str(version))]
-    done = subprocess.run(
-        [*program, options.name, *chosen, "--batch", "1", "--seconds", str(options.seconds)],
-        check=True,
-        capture_output=True,
-    )
-    return {
-        int(report["version"]): report["batches"][0]
-        for report in json.loads(done.stdout)["bench"][options.name]
-    }
+def measured_anew(options: Options, workspace: Path, versions: Sequence[int]) -> dict[int, BatchLatency]:
+    """Return latencies of single queries of versions, in turns, from a process of its own."""
+    paths = {version: workspace / "models" / options.name / str(version) for version in versions}
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_measured, paths, options.seconds).result()
+
+
+def _measured(paths: Mapping[int, Path], seconds: float) -> dict[int, BatchLatency]:
+    with ExitStack() as stack:
+        models = {
+            f"{version}": stack.enter_context(open_model(path, threads=1)) for version, path in paths.items()
+        }
+        reports = bench_together(models, (1,), seconds)
+    return {version: reports[f"{version}"].batches[0] for version in paths}
 
 
 def killed_search(options: Options, workspace: Path, longest_s: float) -> tuple[int, list[dict[str, Any]]]:
@@ -220,12 +226,12 @@ def latencies(options: Options, workspace: Path, report: Mapping[str, Any]) -> l
         latency = point["latency"]
         for name in ("p50_ms", "p99_ms"):
             case = f"{name[:3]}/version {point['version']}"
-            reported, again = latency[name], anew[point["version"]][name]
+            reported, again = latency[name], getattr(anew[point["version"]], name)
             figures += [
                 Figure(case, "report", reported, "ms"),
                 Figure(case, "anew", again, "ms"),
                 Figure(case, "report / original", reported / latency[f"original_{name}"], "ratio"),
-                Figure(case, "anew / original", again / original[name], "ratio"),
+                Figure(case, "anew / original", again / getattr(original, name), "ratio"),
             ]
     return figures
 
