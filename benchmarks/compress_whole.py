@@ -1,25 +1,34 @@
 """Whole versions of a compressed model beside the original: size, metric on the test part, latency in turns.
 
 python -m benchmarks.compress_whole WORKSPACE MODEL [--original 1] [--chosen N] [--batch 1] [--json]
+python -m benchmarks.compress_whole WORKSPACE MODEL --recipe '{"max_neighbors": 8}' [...]
 
-`graphbox compress` has to have written the chosen version; without --chosen it is the smallest one. Sizes are
-of all files but the manifest, and of tables and ONNX part alone. The metric is that of the task, on the test
-part, of both versions as they are served; --seconds are measured for each operation in 7 repeats that
-alternate between the two, and medians are printed.
+`graphbox compress` has to have written the chosen version; without --chosen it is the smallest one. A recipe,
+whose fields are those of `graphbox.compress.recipe.Recipe`, is built for the measurement and removed. Sizes
+are of all files but the manifest, of tables and ONNX part, and of the rest alone. The metric is that of the
+task, on the validation and test parts, of both versions as they are served; --seconds are measured for each
+operation in 7 repeats that alternate between the two, and medians are printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from graphbox.artifact import Artifact
+from graphbox.compress.apply import HeldOutPart
+from graphbox.compress.recipe import Recipe
 from graphbox.compress.report import sizes_of
+from graphbox.compress.search import Target, Workbench
 from graphbox.deploy import DeployedEncoder, open_model
 from graphbox.deploy.bench import bench_together
 from graphbox.pipeline.run_data import RunData
+from graphbox.pipeline.stages.compress import quality_of
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.workspace import ModelRecord, Workspace
 
@@ -37,41 +46,75 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of timed calls of each operation")
     parser.add_argument("--no-metric", action="store_true", help="measure sizes and latencies alone")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--recipe", type=_recipe, help="measure this recipe instead of a version")
     options = parser.parse_args()
     workspace = Workspace(options.workspace)
     original = workspace.model(options.model, options.original)
-    chosen = (
-        min(_compressed(workspace, original), key=_size)
-        if options.chosen is None
-        else workspace.model(options.model, options.chosen)
-    )
-    found = compare(workspace, original, chosen, options)
+    with ExitStack() as stack:
+        if options.recipe is not None:
+            title, path = (
+                str(options.recipe),
+                stack.enter_context(_built(workspace, original, options.recipe)),
+            )
+        else:
+            chosen = (
+                min(_compressed(workspace, original), key=_size)
+                if options.chosen is None
+                else workspace.model(options.model, options.chosen)
+            )
+            title, path = f"version {chosen.version}", chosen.path
+        found = {"chosen": title, **compare(workspace, original, path, options)}
     print(json.dumps(found) if options.json else _text(found))
 
 
+def _recipe(text: str) -> Recipe:
+    """Return a recipe from JSON; fields that are left out change nothing."""
+    return Recipe.of_dict({**Recipe().as_dict(), **json.loads(text)})
+
+
+@contextmanager
+def _built(workspace: Workspace, original: ModelRecord, recipe: Recipe) -> Iterator[Path]:
+    """Yield the folder of a recipe's version."""
+    quality = quality_of(workspace, original)
+    if quality.evaluate is None:
+        raise SystemExit(f"expected a model that a run made, {original.name} comes from none")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Workbench(
+            Artifact.open(original.path),
+            Path(folder) / "models",
+            Target(),
+            quality.evaluate,
+            quality.metric,
+            quality.queries,
+        )
+        with bench, bench.built(recipe, "recipe") as built:
+            yield built.path
+
+
 def compare(
-    workspace: Workspace, original: ModelRecord, chosen: ModelRecord, options: argparse.Namespace
+    workspace: Workspace, original: ModelRecord, chosen: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return sizes, metrics and latencies of both versions."""
-    pair = {"original": original, "chosen": chosen}
-    sizes = {name: sizes_of(Artifact.open(record.path).manifest) for name, record in pair.items()}
-    models = {name: open_model(record.path, threads=1, verify=False) for name, record in pair.items()}
+    pair = {"original": original.path, "chosen": chosen}
+    sizes = {name: sizes_of(Artifact.open(path).manifest) for name, path in pair.items()}
+    models = {name: open_model(path, threads=1, verify=False) for name, path in pair.items()}
     found: dict[str, Any] = {
-        "versions": {name: record.version for name, record in pair.items()},
         "tables": {name: spec.codec for name, spec in models["chosen"].manifest.tables.items()},
         "bytes": {name: sum(parts.values()) for name, parts in sizes.items()},
         "model_bytes": {name: parts["tables"] + parts["dense"] for name, parts in sizes.items()},
+        "other_bytes": {name: parts["other"] for name, parts in sizes.items()},
+        "metrics": {},
         "latency_ms": {},
     }
     if not options.no_metric and original.run_id is not None and original.task is not None:
         data = RunData.open(workspace, original.run_id)
         task, split = data.config.tasks[original.task], data.split(original.task)
-        metric = task.deciding_metric
-        values = {
-            name: float(evaluate_deployed(model, data.graph, split, task, "test")[metric])
-            for name, model in models.items()
-        }
-        found["metric"] = {"name": metric, **values}
+        parts: tuple[HeldOutPart, ...] = ("validation", "test")
+        for part in parts:
+            found["metrics"][f"{task.deciding_metric}, {part}"] = {
+                name: float(evaluate_deployed(model, data.graph, split, task, part)[task.deciding_metric])
+                for name, model in models.items()
+            }
     operations = ["encode", "neighbors"] if isinstance(models["original"], DeployedEncoder) else [None]
     for operation in operations:
         reports = bench_together(models, (options.batch,), options.seconds, REPEATS, operation)  # type: ignore[arg-type]
@@ -97,19 +140,19 @@ def _size(record: ModelRecord) -> int:
 
 
 def _text(found: dict[str, Any]) -> str:
-    lines = [f"version {found['versions']['chosen']}: {', '.join(map(': '.join, found['tables'].items()))}"]
-    for title, key in (("whole version", "bytes"), ("tables and ONNX", "model_bytes")):
+    lines = [f"{found['chosen']}: {', '.join(map(': '.join, found['tables'].items()))}"]
+    titles = {"bytes": "whole version", "model_bytes": "tables and ONNX", "other_bytes": "the rest"}
+    for key, title in titles.items():
         before, after = found[key]["original"], found[key]["chosen"]
         lines.append(
-            f"{title:16} {before / 1e6:8.3f} MB {after / 1e6:8.3f} MB  {before / after:.2f}x smaller"
+            f"{title:22} {before / 1e6:8.3f} MB {after / 1e6:8.3f} MB  {before / after:.2f}x smaller"
         )
-    if "metric" in found:
-        before, after = found["metric"]["original"], found["metric"]["chosen"]
-        change = 100 * (after / before - 1)
-        lines.append(f"{found['metric']['name']:16} {before:8.4f}    {after:8.4f}     {change:+.2f} %")
+    for title, each in found["metrics"].items():
+        before, after = each["original"], each["chosen"]
+        lines.append(f"{title:22} {before:8.4f}    {after:8.4f}     {100 * (after / before - 1):+.2f} %")
     for operation, each in found["latency_ms"].items():
         before, after = each["original"]["p50"], each["chosen"]["p50"]
-        lines.append(f"{operation + ' p50':16} {before:8.4f} ms {after:8.4f} ms  {after / before:.3f} of it")
+        lines.append(f"{operation + ' p50':22} {before:8.4f} ms {after:8.4f} ms  {after / before:.3f} of it")
     return "\n".join(lines)
 
 
