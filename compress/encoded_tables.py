@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,7 @@ class EncodedTables:
         self._artifact = artifact
         self._folder = folder
         self._kept: dict[tuple[str, str, int | None], EncodedTable] = {}
+        self._numbers = itertools.count()
 
     def encoded(self, name: str, precision: str, lists: ShortenedLists | None = None) -> EncodedTable:
         """Return a table in the codec of a precision.
@@ -77,7 +79,7 @@ class EncodedTables:
         except DataError as error:
             raise DataError(error.message, where=f"table `{name}`", hint=error.hint) from error
         if self._folder is not None:
-            arrays = _mapped(arrays, self._folder / f"{len(self._kept)}")
+            arrays = _mapped(arrays, self._folder / f"{next(self._numbers)}")
         shape = TableShape(spec.rows, spec.dim, spec.node_type)
         return EncodedTable(codec, arrays, table_error(source, open_rows(codec, arrays, shape)))
 

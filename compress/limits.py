@@ -50,7 +50,7 @@ class Violation:
 
     @property
     def is_of_quality(self) -> bool:
-        """Whether the limit is on a metric, and not on bytes or time."""
+        """True if the limit is on a metric, not on bytes or time."""
         return self.limit not in {_MAX_SIZE, _MAX_P99}
 
 

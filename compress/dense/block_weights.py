@@ -72,7 +72,7 @@ class BlockWeights:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether models lose by the rounding: with 4 bits."""
+        """True with 4 bits: models lose by the rounding."""
         return self.bits == 4
 
     def __post_init__(self) -> None:

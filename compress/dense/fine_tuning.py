@@ -68,7 +68,7 @@ class FineTuned:
 
     @property
     def is_better(self) -> bool:
-        """Whether training made the error smaller."""
+        """True if training made the error smaller."""
         return self.after.rms_relative < self.before.rms_relative
 
 
@@ -173,7 +173,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Answers:
-    """What the original answers to feeds, as tensors, and how far other answers are from that.
+    """Outputs of the original for feeds, as tensors, and the distance of other outputs from them.
 
     Probabilities, which a Sigmoid or a Softmax gives, are compared by their cross-entropy, other outputs by
     the mean squared error relative to their variance.

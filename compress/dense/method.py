@@ -71,7 +71,7 @@ class ConvertedOnnx:
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a converted model rounds the operands of one product; training computes with the rounded values.
+    """Rounding of the operands of one product in a converted model; training computes with rounded values.
 
     Attributes:
         weight: returns the values that the codes of a matrix float32 [rows, columns] stand for.

@@ -68,7 +68,10 @@ def best_guess(
     if limits.max_p99_ms is not None and all(trial.latency is not None for _, trial in known):
         p99_ms = np.exp(guessed(_log_p99))
         excess += np.maximum(0.0, p99_ms / limits.max_p99_ms - 1)
-    for name, least in _least(limits, metric, original):
+    least_values = dict(limits.minimums)
+    if (least_quality := limits.least(metric, original)) is not None:
+        least_values[metric] = least_quality
+    for name, least in least_values.items():
         lost = least - guessed(_metric(name))
         excess += np.maximum(0.0, lost / (abs(least) or 1.0))
     order = np.lexsort((size, -quality, excess) if not limits.bounds_quality else (-quality, size, excess))
@@ -89,12 +92,6 @@ def _measured(space: Space, trial: Trial) -> dict[str, Choice] | None:
         return space.values(trial.recipe)
     except KeyError:
         return None
-
-
-def _least(limits: Limits, metric: str, original: float) -> list[tuple[str, float]]:
-    """Return metrics and their least values."""
-    dropped = [] if limits.max_drop is None else [(metric, limits.max_drop.floor(original))]
-    return [*limits.minimums.items(), *dropped]
 
 
 def _metric(name: str) -> Callable[[Trial], float]:

@@ -255,7 +255,7 @@ class Workbench:
 
     @property
     def can_tune(self) -> bool:
-        """Whether the ONNX part can be trained, and has queries to learn from."""
+        """True if the ONNX part can be trained and has queries to learn from."""
         model = self.parts.float_onnx
         return model is not None and can_fine_tune(model, self.parts.queries)
 

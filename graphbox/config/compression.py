@@ -115,8 +115,8 @@ class CompressConfig(Section):
     that is read most. `residual`: 16 or 8 bytes a row and codebooks that faiss trains (graphbox[ann]), for
     tables that are smaller so than in int2."""
     max_neighbors: PositiveInt | None = None
-    """Most neighbours that an encoder keeps of a node in a relation: those that are in the most lists.
-    Without it all are kept."""
+    """Most neighbours that an encoder keeps of a node in a relation: those whose mean is closest to that of
+    all. Without it all are kept."""
     max_drop: Annotated[float | str, AfterValidator(_check_max_drop)] = 0.01
     """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
     `0.5%`; more is refused with exit code 6."""

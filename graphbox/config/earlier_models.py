@@ -18,7 +18,7 @@ _TEACHERS: Mapping[object, str] = {
     "classify": "that tells classes itself",
     "recommend": "that ranks by the links that it learnt alone",
 }
-"""What a teacher must be able to do, by the kind of its task."""
+"""Requirement of a teacher, by the kind of its task."""
 
 _ALL_LEARNT = "train_and_validation"
 

@@ -248,6 +248,8 @@ def _with_trained_codecs(
     if workbench.fits(smallest_uniform(_space(settings, workbench, setting)), most):
         return setting
     watch.check()
+    trials = (settings.search or SearchConfig()).trials
+    watch.step("training codebooks, which takes tens of seconds for each table", 0, trials)
     errors = {name: dict(known) for name, known in setting.table_errors.items()}
     for name, trained in workbench.trained_errors().items():
         errors.setdefault(name, {}).update(trained)

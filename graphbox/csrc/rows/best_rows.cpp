@@ -93,7 +93,7 @@ class BestScores {
     }
   }
 
-  // Whether a later row with at most this score may be among the best; NaN: nothing is known.
+  // True unless a later row with at most this score cannot be among the best; NaN: nothing is known.
   bool can_take(float most) const { return heap_.size() < k_ || !(most <= least_); }
 
   void write(std::int64_t* index, float* scores) {

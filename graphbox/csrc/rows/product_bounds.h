@@ -20,7 +20,7 @@ class ProductBounds {
   virtual void upper(std::int64_t start, std::int64_t count, float* out) const = 0;
 };
 
-// What rounding can change of a product of two float32 vectors, relative to the product of their lengths; with room for
+// Largest error of a product of two float32 vectors by rounding, relative to the product of their lengths; with room for
 // the few roundings of each element before. Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 3.1.
 inline float rounding_of_product(std::size_t dim) { return static_cast<float>(dim + 64) * 0x1p-23F; }
 

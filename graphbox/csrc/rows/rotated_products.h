@@ -25,7 +25,7 @@ class RotatedProducts final : public ProductBounds {
     std::size_t start;
     std::size_t size;
   };
-  // What a row's sum of code * p, scale and bias are multiplied by.
+  // Factors of a row's sum of code * p, of its scale and of its bias.
   struct Terms {
     float step;         // of the integers
     float centre;       // the middle code times the sum of p

@@ -26,7 +26,7 @@ struct TierRows {
   }
 };
 
-// Which tier has each row of `index`, and which row of the tier it is.
+// Divides rows between the tiers: adds each to the tier that has it, under its number there.
 GRAPHBOX_CLONES
 void divide(const RowRanks& ranks, std::span<const std::int64_t> index, const std::int64_t* places,
             std::int64_t first_place, TierRows& hot, TierRows& cold) {

@@ -74,7 +74,7 @@ class RowRanks {
     Scan(const RowRanks& ranks, std::int64_t row)
         : block_(ranks.blocks_.data() + row / kBlockRows), bit_(static_cast<std::uint32_t>(row % kBlockRows)) {}
 
-    // Whether the row is a member; the next call is about the row behind it.
+    // True if the row is a member; the next call is about the row behind it.
     GRAPHBOX_INLINE bool next() {
       const bool is_member = (block_->bits[bit_ / 64] >> (bit_ % 64) & 1) != 0;
       if (++bit_ == kBlockRows) {
