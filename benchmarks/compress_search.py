@@ -38,7 +38,7 @@ import numpy as np
 from graphbox.artifact import Artifact
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
-from graphbox.compress.search import Budget, Found, Space, Target, TrialLog, Workbench, search
+from graphbox.compress.search import Space, Target, Workbench
 from graphbox.config import parse_max_drop
 from graphbox.deploy import open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
@@ -125,26 +125,22 @@ def random_grid(space: Space, count: int) -> list[Recipe]:
     return list(found.values())
 
 
-def search_grid(options: Options, root: Path, space: Space, folder: Path) -> Found:
-    """Try a grid with the same limit, one recipe after the other."""
+def search_grid(options: Options, root: Path, space: Space, folder: Path) -> tuple[int, int]:
+    """Try a grid; return how many recipes were measured, and the smallest bytes within the same limit."""
     with Workspace(root) as workspace:
         parent = workspace.model(options.name, options.version)
         quality = quality_of(workspace, parent)
         if quality.evaluate is None:
             raise SystemExit(f"expected a model that a run made, {options.name} comes from none")
-        recipes = random_grid(space, options.grid)
+        artifact, limits = Artifact.open(parent.path), Limits(max_drop=parse_max_drop(options.max_drop))
         with Workbench(
-            Artifact.open(parent.path), folder / "models", Target(), quality.evaluate, quality.metric
+            artifact, folder / "models", Target(), quality.evaluate, quality.metric, quality.queries
         ) as workbench:
-            return search(
-                workbench,
-                Space(tables={}),
-                Limits(max_drop=parse_max_drop(options.max_drop)),
-                quality.metric,
-                TrialLog(folder / "trials.jsonl"),
-                Budget(trials=len(recipes)),
-                suggest=lambda *_: recipes,
-            )
+            original = workbench.try_recipe(Recipe(), "grid").metrics[quality.metric]
+            tried = [workbench.try_recipe(recipe, "grid") for recipe in random_grid(space, options.grid)]
+    measured = [trial for trial in tried if trial.state == "measured"]
+    within = [trial for trial in measured if not limits.violations(trial.figures, quality.metric, original)]
+    return len(measured), min(trial.size_bytes for trial in within)
 
 
 def measured_anew(options: Options, workspace: Path, versions: Sequence[int]) -> dict[int, BatchLatency]:
@@ -208,9 +204,8 @@ def run(options: Options, folder: Path) -> Iterator[Figure]:
     yield Figure("chosen", "search", chosen["size_bytes"], "bytes")
     if options.grid:
         space = space_of(trials, list(report["layer_errors"]))
-        grid = search_grid(options, searched, space, folder / "grid")
-        measured = sum(trial.state == "measured" for trial in grid.trials)
-        yield Figure("chosen", f"grid of {measured}", grid.chosen.size_bytes, "bytes")
+        measured, smallest = search_grid(options, searched, space, folder / "grid")
+        yield Figure("chosen", f"grid of {measured}", smallest, "bytes")
     yield from latencies(options, searched, report)
     if options.kills:
         yield from kills(options, untouched, folder, trials, seconds)

@@ -48,7 +48,11 @@ def best_guess(
         None where nothing was measured of the space, or no recipe is left.
     """
     parameters = space.parameters
-    known = [(values, trial) for trial in trials if (values := _measured(space, trial)) is not None]
+    known = [
+        (space.values(trial.recipe), trial)
+        for trial in trials
+        if trial.state == "measured" and trial.recipe in space
+    ]
     if not known or not parameters:
         return None
     places = np.array(
@@ -82,16 +86,6 @@ def best_guess(
         if recipe.key not in tried:
             return recipe
     return None
-
-
-def _measured(space: Space, trial: Trial) -> dict[str, Choice] | None:
-    """Return the values of a measured trial; None: it was refused, or is of another space."""
-    if trial.state != "measured":
-        return None
-    try:
-        return space.values(trial.recipe)
-    except KeyError:
-        return None
 
 
 def _metric(name: str) -> Callable[[Trial], float]:

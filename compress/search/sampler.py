@@ -74,13 +74,11 @@ def propose(
         study = optuna.create_study(directions=["minimize"] * count, sampler=sampler)
         for trial in measured:
             excess = sum(each.excess for each in limits.violations(trial.figures, metric, original))
-            try:
-                values = space.values(trial.recipe)
-            except KeyError:  # of a search with other methods
+            if trial.recipe not in space:
                 continue
             study.add_trial(
                 optuna.trial.create_trial(
-                    params=values,
+                    params=space.values(trial.recipe),
                     distributions=distributions,
                     values=objectives(trial, metric),
                     constraints={"limits": excess},

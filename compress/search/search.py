@@ -86,7 +86,8 @@ def search(
         space: methods for each part.
         limits: on the model; they guide the proposals and decide what is within.
         metric: the one that decides, higher is better.
-        log: finished trials, of an earlier search that was killed too: they are not run again.
+        log: finished trials, of earlier searches too: they are not run again, and those with other methods
+            than the space's are left out.
         budget: trials and time.
         report: called with each finished trial.
         check: called before each trial; raises to stop.
@@ -102,7 +103,9 @@ def search(
     value = original.metrics[metric]
     began = time.monotonic()
     steps = (step for step in _known_steps(space, log, original, suggest) if log.find(step[0]) is None)
-    while len(log) < budget.trials and not (budget.seconds and time.monotonic() - began >= budget.seconds):
+    while len(_of_space(space, log)) < budget.trials and not (
+        budget.seconds and time.monotonic() - began >= budget.seconds
+    ):
         if check is not None:
             check()
         recipe, source = next(steps, (None, "sampler"))
@@ -110,15 +113,20 @@ def search(
             recipe = _to_tune(space, log, limits, metric, value)
             source = "sampler" if recipe is None else "tuning"
         if recipe is None:
-            recipe = _proposed(space, list(log), limits, metric, value, budget.seed)
+            recipe = _proposed(space, _of_space(space, log), limits, metric, value, budget.seed)
         if recipe is None:
             break
         if log.find(recipe) is not None:  # suggested twice
             continue
         trial = _tried(bench, log, recipe, source)
         if report is not None:
-            report(trial, len(log), budget.trials)
-    return _decide(bench, original, list(log), limits, metric)
+            report(trial, len(_of_space(space, log)), budget.trials)
+    return _decide(bench, original, _of_space(space, log), limits, metric)
+
+
+def _of_space(space: Space, log: TrialLog) -> list[Trial]:
+    """Return the original and the trials of the space; others are of searches with other methods."""
+    return [trial for trial in log if trial.recipe == Recipe() or trial.recipe in space]
 
 
 def _known_steps(

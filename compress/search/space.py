@@ -103,16 +103,20 @@ class Space:
             raise KeyError("recipe")
         return {name: found[name] for name in self.parameters}
 
+    def __contains__(self, recipe: Recipe) -> bool:
+        """Return whether a recipe combines methods of the space, and is not of a search with others."""
+        try:
+            self.values(recipe)
+        except KeyError:
+            return False
+        return True
+
     def tuned(self, recipe: Recipe) -> Recipe | None:
         """Return the recipe with fine-tuning; None where it has that, where that cannot help, or outside."""
         if recipe.tuned or not self._gains(recipe.dense, recipe.kept_neurons):
             return None
         tuned = replace(recipe, tuned=True)
-        try:
-            self.values(tuned)
-        except KeyError:  # of a search with other methods
-            return None
-        return tuned
+        return tuned if tuned in self else None
 
     def _gains(self, dense: str, kept_neurons: float) -> bool:
         """Return whether fine-tuning can help: of what is pruned or coarsely rounded."""

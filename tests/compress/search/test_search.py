@@ -89,6 +89,17 @@ def test_bounds_of_neighbors_are_tried_and_kept_close(artifact: Artifact, tmp_pa
         assert bench.neighbor_bounds((None, 100, 1)) == (None, 100)  # one neighbour changes embeddings
 
 
+def test_fixed_methods_leave_out_trials_with_others(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_drop=parse_max_drop("30%"))
+    broad = run(artifact, tmp_path / "search", limits, trials=9)
+    fixed = Space(tables=dict.fromkeys(("package", "tag", "target"), ("float16",)), dense=("float32", "int8"))
+    found = run(artifact, tmp_path / "search", limits, trials=3, space=fixed)
+    assert broad.chosen.recipe not in fixed
+    assert found.chosen.recipe in fixed
+    assert {trial.recipe.key for trial in found.trials if trial.recipe not in fixed} == {Recipe().key}
+    assert {trial.recipe.dense for trial in found.trials if trial.recipe in fixed} == {"float32", "int8"}
+
+
 def test_without_a_limit_of_quality_the_best_model_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
     half = 9 * sum(record.bytes for record in artifact.manifest.files.values()) // 10
     found = run(artifact, tmp_path / "search", Limits(max_size_bytes=half))
