@@ -1,5 +1,6 @@
 import { http, HttpResponse } from "msw";
 import { setupServer } from "msw/node";
+import { compression } from "./compression-fixtures";
 import * as fixtures from "./fixtures";
 
 const runsById = new Map(
@@ -28,13 +29,11 @@ export const server = setupServer(
   }),
   http.get("*/api/v1/runs/:id/metrics", () => HttpResponse.json(fixtures.metrics)),
   http.get("*/api/v1/models", () => HttpResponse.json(fixtures.models)),
-  http.get("*/api/v1/models/debian-companion/compressions", () =>
-    HttpResponse.json([fixtures.compression]),
-  ),
+  http.get("*/api/v1/models/debian-companion/compressions", () => HttpResponse.json([compression])),
   http.get("*/api/v1/models/:name/compressions", () => HttpResponse.json([])),
   http.get("*/api/v1/models/debian-companion/compressions/:id", ({ params }) =>
-    params.id === fixtures.compression.id
-      ? HttpResponse.json(fixtures.compression)
+    params.id === compression.id
+      ? HttpResponse.json(compression)
       : notFound(`search \`${String(params.id)}\``),
   ),
   http.get("*/api/v1/models/:name/neighbors", () => HttpResponse.json(fixtures.neighbors)),

@@ -2,7 +2,8 @@ import { screen, within } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { describe, expect, it } from "vitest";
 import type { Compression } from "@/api/types";
-import { compression, models, overview } from "@/testing/fixtures";
+import { compression } from "@/testing/compression-fixtures";
+import { models, overview } from "@/testing/fixtures";
 import { renderApp } from "@/testing/render-app";
 import { server } from "@/testing/server";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { compression } from "@/testing/fixtures";
+import { compression } from "@/testing/compression-fixtures";
 import { originalLatency, placedModels, searchCommand, speedOf } from "./compression";
 
 describe("the models of a search", () => {
