@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -42,6 +39,7 @@ from graphbox.artifact.manifest import (
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.parquet_files import write_columns, write_ids, write_links
+from graphbox.artifact.partial_folders import make_partial, remove_abandoned
 from graphbox.artifact.preprocess import (
     FieldsForm,
     PaddedBlockForm,
@@ -68,7 +66,6 @@ EXAMPLE_REQUEST_FILE = "example_request.json"
 _STREAMED_FILE = "rows.npy"
 _EXAMPLE_IDS = 2
 _LONGEST_INDENTED = 10_000
-_PARTIAL = re.compile(r"\.[A-Za-z0-9_][A-Za-z0-9_.-]*\.partial-[0-9a-f]{16}")
 
 
 class ArtifactWriter:
@@ -101,8 +98,8 @@ class ArtifactWriter:
     def __enter__(self) -> Self:
         self._refuse_existing()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(self.path.parent)
-        self._partial, self._lock = _make_partial(self.path)
+        remove_abandoned(self.path.parent)
+        self._partial, self._lock = make_partial(self.path)
         return self
 
     def __exit__(
@@ -579,35 +576,3 @@ def _mapped_array(path: Path) -> npt.NDArray[Any]:
     except ValueError:  # nothing cannot be mapped
         mapped = np.load(path, allow_pickle=False)
     return mapped
-
-
-def _make_partial(path: Path) -> tuple[Path, int]:
-    """Make the hidden folder and lock it for as long as this process lives."""
-    while True:
-        partial = path.parent / f".{path.name}.partial-{secrets.token_hex(8)}"
-        partial.mkdir()
-        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Another writer may have taken the folder for abandoned before the lock was held.
-        if partial.exists():
-            return partial, descriptor
-        os.close(descriptor)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the hidden folders in a folder of versions whose writer no longer lives."""
-    for partial in folder.iterdir():
-        if not _PARTIAL.fullmatch(partial.name):
-            continue
-        try:
-            descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        else:
-            shutil.rmtree(partial, ignore_errors=True)
-        finally:
-            os.close(descriptor)
