@@ -1,11 +1,9 @@
 """Whole versions of a compressed model beside the original: size, metric on the test part, latency in turns.
 
 python -m benchmarks.compress_whole WORKSPACE MODEL [--original 1] [--chosen N] [--batch 1] [--json]
-python -m benchmarks.compress_whole WORKSPACE MODEL --recipe '{"max_neighbors": 8}' [...]
 
-`graphbox compress` has to have written the chosen version; without --chosen it is the smallest one. A recipe,
-whose fields are those of `graphbox.compress.recipe.Recipe`, is built for the measurement and removed. Sizes
-are of all files but the manifest, of tables and ONNX part, and of the rest alone. The metric is that of the
+`graphbox compress` has to have written the chosen version; without --chosen it is the smallest one. Sizes are
+of all files but the manifest, of tables and ONNX part, and of the rest alone. The metric is that of the
 task, on the validation and test parts, of both versions as they are served; --seconds are measured for each
 operation in 7 repeats that alternate between the two, and medians are printed.
 """
@@ -14,21 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from graphbox.artifact import Artifact
 from graphbox.compress.apply import HeldOutPart
-from graphbox.compress.recipe import Recipe
 from graphbox.compress.report import sizes_of
-from graphbox.compress.search import Target, Workbench
 from graphbox.deploy import DeployedEncoder, open_model
 from graphbox.deploy.bench import bench_together
 from graphbox.pipeline.run_data import RunData
-from graphbox.pipeline.stages.compress import quality_of
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.workspace import ModelRecord, Workspace
 
@@ -46,56 +38,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of timed calls of each operation")
     parser.add_argument("--no-metric", action="store_true", help="measure sizes and latencies alone")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--recipe", type=_recipe, help="measure this recipe instead of a version")
     options = parser.parse_args()
     workspace = Workspace(options.workspace)
     original = workspace.model(options.model, options.original)
-    with ExitStack() as stack:
-        if options.recipe is not None:
-            title, path = (
-                str(options.recipe),
-                stack.enter_context(_built(workspace, original, options.recipe)),
-            )
-        else:
-            chosen = (
-                min(_compressed(workspace, original), key=_size)
-                if options.chosen is None
-                else workspace.model(options.model, options.chosen)
-            )
-            title, path = f"version {chosen.version}", chosen.path
-        found = {"chosen": title, **compare(workspace, original, path, options)}
+    chosen = (
+        min(_compressed(workspace, original), key=_size)
+        if options.chosen is None
+        else workspace.model(options.model, options.chosen)
+    )
+    found = {"chosen": f"version {chosen.version}", **compare(workspace, original, chosen, options)}
     print(json.dumps(found) if options.json else _text(found))
 
 
-def _recipe(text: str) -> Recipe:
-    """Return a recipe from JSON; fields that are left out change nothing."""
-    return Recipe.of_dict({**Recipe().as_dict(), **json.loads(text)})
-
-
-@contextmanager
-def _built(workspace: Workspace, original: ModelRecord, recipe: Recipe) -> Iterator[Path]:
-    """Yield the folder of a recipe's version."""
-    quality = quality_of(workspace, original)
-    if quality.evaluate is None:
-        raise SystemExit(f"expected a model that a run made, {original.name} comes from none")
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(
-            Artifact.open(original.path),
-            Path(folder) / "models",
-            Target(),
-            quality.evaluate,
-            quality.metric,
-            quality.queries,
-        )
-        with bench, bench.built(recipe, "recipe") as built:
-            yield built.path
-
-
 def compare(
-    workspace: Workspace, original: ModelRecord, chosen: Path, options: argparse.Namespace
+    workspace: Workspace, original: ModelRecord, chosen: ModelRecord, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Return sizes, metrics and latencies of both versions."""
-    pair = {"original": original.path, "chosen": chosen}
+    pair = {"original": original.path, "chosen": chosen.path}
     sizes = {name: sizes_of(Artifact.open(path).manifest) for name, path in pair.items()}
     models = {name: open_model(path, threads=1, verify=False) for name, path in pair.items()}
     found: dict[str, Any] = {

@@ -10,10 +10,10 @@ from typing import Literal
 from graphbox.artifact import Artifact, ArtifactWriter
 from graphbox.compress.agreement import Agreement
 from graphbox.compress.dense import Queries
-from graphbox.compress.parts import Changes, Original, commit_version, uniform_tables, write_recipe
+from graphbox.compress.parts import Changes, Original, commit_version, given_tables, write_recipe
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
-from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop
+from graphbox.config import BenchConfig, CompressConfig, MaxDrop, parse_max_drop, precisions_by_table
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import GateError, UsageError, did_you_mean
 
@@ -118,14 +118,17 @@ def _judged(metric: str, before: float, after: float, max_drop: MaxDrop) -> Metr
 
 
 def recipe_of(config: CompressConfig, artifact: Artifact) -> Recipe:
-    """Return the recipe that the settings mean for a model: one codec for all tables.
+    """Return the recipe that the settings mean for a model; tables without a precision stay as they are.
 
     Raises:
-        BackendMissingError: the codec is trained by a package that is missing.
-        UnsupportedError: the codec makes no table smaller; see `uniform_tables`.
+        UsageError: a named table is unknown, or is compressed already.
+        BackendMissingError: a codec is trained by a package that is missing.
+        UnsupportedError: a codec makes no table smaller; see `given_tables`.
     """
-    tables = {} if config.tables == UNCHANGED else uniform_tables(artifact, config.tables)
-    return Recipe(dense=config.dense, tables=tables, max_neighbors=config.max_neighbors)
+    given = given_tables(artifact, precisions_by_table(config.tables))
+    tables = {name: precision for name, precision in given.items() if precision != UNCHANGED}
+    unchanged = tuple(name for name in artifact.manifest.tables if name not in tables)
+    return Recipe(dense=config.dense, tables=tables, max_neighbors=config.max_neighbors, unchanged=unchanged)
 
 
 def _check_changed(artifact: Artifact, changes: Changes) -> None:

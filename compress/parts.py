@@ -32,8 +32,9 @@ from graphbox.compress.tables import (
     TableError,
     suited_precision,
 )
+from graphbox.config import OTHER_TABLES
 from graphbox.deploy import DeployedModel
-from graphbox.errors import GateError, UnsupportedError, missing_extra
+from graphbox.errors import GateError, UnsupportedError, UsageError, did_you_mean, missing_extra
 from graphbox.row_codecs import can_train_codebooks
 
 __all__ = [
@@ -42,8 +43,8 @@ __all__ = [
     "Original",
     "commit_version",
     "dense_choices",
+    "given_tables",
     "table_choices",
-    "uniform_tables",
     "write_recipe",
 ]
 
@@ -115,39 +116,82 @@ def table_choices(artifact: Artifact, name: str, given: str | None = None) -> tu
     Args:
         artifact: the model version.
         name: of the table.
-        given: the only precision that is wanted; see `uniform_tables`.
+        given: the only precision that is wanted; see `given_tables`.
     """
     if artifact.manifest.tables[name].codec != UNCHANGED:
         return (UNCHANGED,)
     if given is not None:
-        return (uniform_tables(artifact, given)[name],)
+        return (given,)
     left_out = TRAINED_PRECISIONS
     if popularity_of(artifact, name) is None:
         left_out += TIERED_PRECISIONS
     return tuple(each for each in CODEC_OF_PRECISION if each not in left_out)
 
 
-def uniform_tables(artifact: Artifact, precision: str) -> dict[str, str]:
-    """Return the precision of each table where one is wanted for all; see `suited_precision`.
+def given_tables(artifact: Artifact, precisions: Mapping[str, str]) -> dict[str, str]:
+    """Return the precision of each table that settings give one.
+
+    The one for all others is that of `suited_precision` where it is trained; a named table has what is named.
+
+    Args:
+        artifact: the model version.
+        precisions: by table, `OTHER_TABLES` for those that are not named.
 
     Raises:
-        BackendMissingError: its codebooks cannot be trained here.
-        UnsupportedError: its codebooks would take more bytes than they save, of every table.
+        UsageError: a table is unknown, or is compressed already.
+        BackendMissingError: codebooks cannot be trained here.
+        UnsupportedError: codebooks would take more bytes than they save: of a named table, or of every other.
+    """
+    specs, for_others = artifact.manifest.tables, precisions.get(OTHER_TABLES)
+    for name, precision in precisions.items():
+        if name != OTHER_TABLES:
+            _check_named(artifact, name, precision)
+    if not set(TRAINED_PRECISIONS).isdisjoint(precisions.values()) and not can_train_codebooks():
+        raise missing_extra("faiss", "ann")
+    others = {name: spec for name, spec in specs.items() if name not in precisions}
+    if for_others is None:
+        suited = {}
+    else:
+        suited = {name: suited_precision(for_others, spec.rows, spec.dim) for name, spec in others.items()}
+        if for_others in TRAINED_PRECISIONS and suited and for_others not in suited.values():
+            raise _larger(artifact, "a table that is smaller", for_others, next(iter(suited.values())))
+    return {name: precisions.get(name) or suited[name] for name in specs if name in {*precisions, *suited}}
+
+
+def _check_named(artifact: Artifact, name: str, precision: str) -> None:
+    """Reject a name of no table, or a precision that a table cannot have.
+
+    Raises:
+        UsageError: the table is unknown, or compressed already.
+        UnsupportedError: codebooks would take more bytes than they save.
     """
     specs = artifact.manifest.tables
-    found = {name: suited_precision(precision, spec.rows, spec.dim) for name, spec in specs.items()}
-    if precision in TRAINED_PRECISIONS and found:
-        if not can_train_codebooks():
-            raise missing_extra("faiss", "ann")
-        if precision not in found.values():
-            smaller = next(iter(found.values()))
-            raise UnsupportedError(
-                f"expected a table that is smaller in `{precision}` than in `{smaller}`: of each one the "
-                "codebooks take more bytes than its rows save",
-                where=str(artifact.path),
-                hint=f"choose `{smaller}`",
-            )
-    return found
+    if name not in specs:
+        raise UsageError(
+            f"expected one of the tables {', '.join(specs) or '(there are none)'} of "
+            f"{artifact.manifest.name} version {artifact.manifest.version}, received `{name}`",
+            where="--tables",
+            hint=did_you_mean(name, specs),
+        )
+    spec = specs[name]
+    if UNCHANGED not in {precision, spec.codec}:
+        raise UsageError(
+            f"expected a table of float32 rows, `{name}` of {artifact.manifest.name} version "
+            f"{artifact.manifest.version} has the codec {spec.codec}",
+            where="--tables",
+            hint="start from the version that was exported: --version",
+        )
+    smaller = suited_precision(precision, spec.rows, spec.dim)
+    if smaller != precision:
+        raise _larger(artifact, f"the table `{name}` to be smaller", precision, smaller)
+
+
+def _larger(artifact: Artifact, what: str, precision: str, smaller: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"expected {what} in `{precision}` than in `{smaller}`: codebooks take more bytes than rows save",
+        where=str(artifact.path),
+        hint=f"choose `{smaller}`",
+    )
 
 
 def dense_choices(original: Original, given: str | None = None) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from graphbox.row_codecs import (
 
 __all__ = [
     "CODEC_OF_PRECISION",
+    "PLAIN_PRECISIONS",
     "TIERED_PRECISIONS",
     "TRAINED_PRECISIONS",
     "TableError",
@@ -55,6 +56,9 @@ TIERED_PRECISIONS: Final[tuple[str, ...]] = ("int4_int3_tiers", "int3_int2_tiers
 TRAINED_PRECISIONS: Final[tuple[str, ...]] = ("residual16", "residual8")
 """Those whose codebooks faiss trains; codebooks take the same bytes for any number of rows."""
 
+PLAIN_PRECISIONS: Final[tuple[str, ...]] = ("float32", "float16", "int8", "int4", "int3", "int2")
+"""Those that are decoded in the fewest steps: without centroids, tiers or codebooks."""
+
 _SMALLEST_UNTRAINED: Final = "int2"
 
 
@@ -76,15 +80,23 @@ def suited_precision(precision: str, rows: int, dim: int) -> str:
 
 
 def worth_trying(
-    precisions: Sequence[str], rows: int, dim: int, errors: Mapping[str, float]
+    precisions: Sequence[str],
+    rows: int,
+    dim: int,
+    errors: Mapping[str, float],
+    *,
+    is_latency_limited: bool = False,
 ) -> tuple[str, ...]:
     """Return the precisions of a table that no other one beats in both bytes and error, in their order.
+
+    With a limit of latency a plain precision is beaten by plain ones alone: others take longer to decode.
 
     Args:
         precisions: to choose from, the largest first; that one stays.
         rows: of the table.
         dim: elements of a row.
         errors: relative error of the table by precision; precisions without one stay.
+        is_latency_limited: whether latency counts, too.
     """
     sizes = {each: CODEC_OF_PRECISION[each].bytes_of(rows, dim) for each in precisions}
 
@@ -95,6 +107,7 @@ def worth_trying(
             and errors[other] <= errors[precision]
             for other in precisions
             if other in errors
+            and not (is_latency_limited and precision in PLAIN_PRECISIONS and other not in PLAIN_PRECISIONS)
         )
 
     kept = (each for each in precisions[1:] if each not in errors or not is_beaten(each))

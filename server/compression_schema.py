@@ -92,7 +92,14 @@ class CompressionBounds(_Kept):
     """Limits as numbers; null: there is none."""
 
     size_bytes: int | None = Field(default=None, description="largest size of a version")
+    p50_ms: float | None = Field(default=None, description="largest median latency")
+    p50_ratio: float | None = Field(
+        default=None, description="the same, relative to that of the original in the same turns"
+    )
     p99_ms: float | None = Field(default=None, description="largest 99th percentile of the latency")
+    p99_ratio: float | None = Field(
+        default=None, description="the same, relative to that of the original in the same turns"
+    )
     metric: float | None = Field(default=None, description="least value of the deciding metric")
 
 

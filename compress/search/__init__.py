@@ -6,15 +6,15 @@ from graphbox.compress.search.choice import choose, infeasible
 from graphbox.compress.search.page import report_page
 from graphbox.compress.search.report import Setting, progress_document, report_document
 from graphbox.compress.search.search import Budget, Found, search
-from graphbox.compress.search.space import Space, ladder, smallest_uniform
+from graphbox.compress.search.space import CodecCost, Space, ladder, smallest_uniform
 from graphbox.compress.search.suggestions import suggestions
-from graphbox.compress.search.trials import Latency, Trial, TrialLog
+from graphbox.compress.search.trials import Trial, TrialLog
 from graphbox.compress.search.workbench import Target, Workbench
 
 __all__ = [
     "Budget",
+    "CodecCost",
     "Found",
-    "Latency",
     "Setting",
     "Space",
     "Target",

@@ -68,9 +68,7 @@ def infeasible(trials: Sequence[Trial], limits: Limits, metric: str, original: f
 
 def refusal(found: Infeasible, tried: int) -> GateError:
     """Return the error that no model is within the limits."""
-    exceeded = ", ".join(
-        f"{each.limit} {each.allowed:.6g} (it has {each.received:.6g})" for each in found.violations
-    )
+    exceeded = ", ".join(map(str, found.violations))
     binding = "; ".join(f"{count} exceed {limit} alone" for limit, count in sorted(found.binding.items()))
     return GateError(
         f"expected a model within all limits, none of {tried} tried is; the nearest one "

@@ -117,9 +117,14 @@ def _described(trial: Trial, original: Trial, setting: Setting) -> dict[str, Any
 
 def _bounds(limits: Limits, metric: str, original: float) -> dict[str, float | None]:
     """Return the limits as numbers, those of the deciding metric as one: the least value it may have."""
+    latency = (("p50", limits.max_p50), ("p99", limits.max_p99))
     return {
         "size_bytes": limits.max_size_bytes,
-        "p99_ms": limits.max_p99_ms,
+        **{f"{name}_ms": None if each is None or each.relative else each.value for name, each in latency},
+        **{
+            f"{name}_ratio": each.value if each is not None and each.relative else None
+            for name, each in latency
+        },
         "metric": limits.least(metric, original),
     }
 
@@ -155,11 +160,10 @@ def popularity_drift(
 
 def limit_texts(limits: Limits) -> Sequence[str]:
     """Return the limits as options of the command line."""
-    texts = [f"--min {name}={least:g}" for name, least in limits.minimums.items()]
+    texts: list[str] = [f"--min {name}={least:g}" for name, least in limits.minimums.items()]
     if limits.max_size_bytes is not None:
         texts.append(f"--max-size {limits.max_size_bytes}B")
-    if limits.max_p99_ms is not None:
-        texts.append(f"--max-p99 {limits.max_p99_ms:g}ms")
+    texts += [f"--max-{percentile} {limit}" for percentile, limit in limits.of_latency.items()]
     if limits.max_drop is not None:
         texts.append(f"--max-drop {limits.max_drop}")
     return texts

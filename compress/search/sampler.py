@@ -9,13 +9,13 @@ trials so far, so a search that was killed continues as if it had not been.
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphbox.compress.latency import latency_steps
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search.space import Space
@@ -27,7 +27,6 @@ __all__ = ["objectives", "propose"]
 _ATTEMPTS = 64
 _RANDOM_ATTEMPTS = 4096
 """After those of the estimator, which may repeat itself while most of the space is left."""
-_LATENCY_STEP = math.log(1.05)
 
 
 def objectives(trial: Trial, metric: str) -> list[float]:
@@ -38,8 +37,7 @@ def objectives(trial: Trial, metric: str) -> list[float]:
     """
     latency = []
     if trial.latency is not None:
-        ratio = trial.latency.p50_ms / trial.latency.original_p50_ms
-        latency = [float(round(math.log(ratio) / _LATENCY_STEP))]
+        latency = [float(latency_steps(trial.latency.ratio("p50")))]
     return [float(trial.size_bytes), *latency, -trial.metrics[metric]]
 
 

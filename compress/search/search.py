@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from graphbox.compress.latency import Latency, latency_steps
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search.additive import best_guess
 from graphbox.compress.search.choice import choose, infeasible, refusal
 from graphbox.compress.search.pareto import pareto_indices, spread_out
 from graphbox.compress.search.sampler import objectives, propose
-from graphbox.compress.search.space import Space, ladder, parts_alone
-from graphbox.compress.search.trials import Latency, Trial, TrialLog
+from graphbox.compress.search.space import Space, dense_alone, ladder, parts_alone, tables_alone
+from graphbox.compress.search.trials import Trial, TrialLog
 from graphbox.compress.search.workbench import Workbench
 from graphbox.errors import UnsupportedError
 
@@ -55,7 +55,7 @@ class Found:
 
     Attributes:
         original: measurements of the model itself.
-        trials: all of them, in order.
+        trials: all of them, in order, with the figures that points have.
         points: models of the Pareto set within the limits, measured together once more, the smallest first.
         chosen: one of the points.
         rejected: models that were within the limits only when they were measured first.
@@ -91,7 +91,8 @@ def search(
         budget: trials and time.
         report: called with each finished trial.
         check: called before each trial; raises to stop.
-        suggest: returns recipes to try after the ladder, given the original and the ladder's trials.
+        suggest: returns recipes to try after the ladder, given the original and the ladder's trials; not used
+            with a limit of latency.
 
     Raises:
         GateError: no model is within the limits; the message has the nearest one and the limit that binds.
@@ -102,7 +103,8 @@ def search(
     limits.check_metrics(original.metrics)
     value = original.metrics[metric]
     began = time.monotonic()
-    steps = (step for step in _known_steps(space, log, original, suggest) if log.find(step[0]) is None)
+    known_steps = _known_steps(space, log, limits, metric, original, suggest)
+    steps = (step for step in known_steps if log.find(step[0]) is None)
     while len(_of_space(space, log)) < budget.trials and not (
         budget.seconds and time.monotonic() - began >= budget.seconds
     ):
@@ -130,16 +132,44 @@ def _of_space(space: Space, log: TrialLog) -> list[Trial]:
 
 
 def _known_steps(
-    space: Space, log: TrialLog, original: Trial, suggest: Suggest
+    space: Space, log: TrialLog, limits: Limits, metric: str, original: Trial, suggest: Suggest
 ) -> Iterator[tuple[Recipe, str]]:
-    """Give recipes to try before the proposals; the suggestions follow from trials of the ladder alone."""
+    """Give recipes to try before the proposals; the suggestions follow from trials of the ladder alone.
+
+    With a limit of latency the methods of the ONNX part come first, and each other part is tried alone beside
+    the fastest one. The proposals, which know latency, follow at once.
+    """
+    if limits.of_latency:
+        methods = dense_alone(space)
+        yield from ((recipe, "ladder") for recipe in methods.values())
+        based = replace(space, base=_base(methods, log, limits, metric, original))
+        yield from ((recipe, "ladder") for recipe in tables_alone(based))
+        return
     first = list(ladder(space))
     yield from ((recipe, "ladder") for recipe in first)
-    tried = [log.find(recipe) for recipe in first]
-    yield from (
-        (recipe, "budget") for recipe in suggest(original, [trial for trial in tried if trial is not None])
-    )
+    tried = [trial for recipe in first if (trial := log.find(recipe)) is not None]
+    yield from ((recipe, "budget") for recipe in suggest(original, tried))
     yield from ((recipe, "ladder") for recipe in parts_alone(space))
+
+
+def _base(
+    methods: Mapping[str, Recipe], log: TrialLog, limits: Limits, metric: str, original: Trial
+) -> str | None:
+    """Return the method of the ONNX part that keeps the limits but that of size, and is the fastest.
+
+    Of those with the same number of steps of latency it is the one that loses least of the metric.
+    """
+    value = original.metrics[metric]
+
+    def cost(trial: Trial) -> tuple[float, int, float, float]:
+        violations = limits.violations(trial.figures, metric, value)
+        excess = sum(each.excess for each in violations if not each.is_of_size)
+        ratio = 1.0 if trial.latency is None else trial.latency.ratio("p50")
+        return excess, latency_steps(ratio), max(0.0, value - trial.metrics[metric]), ratio
+
+    tried = {method: log.find(recipe) for method, recipe in methods.items()}
+    measured = {method: trial for method, trial in tried.items() if trial and trial.state == "measured"}
+    return min(measured, key=lambda method: cost(measured[method]), default=None)
 
 
 def _to_tune(space: Space, log: TrialLog, limits: Limits, metric: str, original: float) -> Recipe | None:
@@ -199,23 +229,31 @@ def _tried(bench: Workbench, log: TrialLog, recipe: Recipe, source: str) -> Tria
 
 
 def _decide(bench: Workbench, original: Trial, trials: Sequence[Trial], limits: Limits, metric: str) -> Found:
+    """Measure the best models again, together, until all of them are within the limits, and choose one.
+
+    Models whose latency may be within are measured again, too: a disturbance must not cost the best one.
+    """
     value = original.metrics[metric]
     measured = [trial for trial in trials if trial.state == "measured"]
-    within = [trial for trial in measured if not limits.violations(trial.figures, metric, value)]
+    within = [trial for trial in measured if limits.may_keep(trial.figures, metric, value)]
     rejected: list[Trial] = []
     while within:
         points = _points(within, limits, metric)
         again = _measured_again(bench, points)
         failed = [trial for trial in again if limits.violations(trial.figures, metric, value)]
         if not failed:
-            chosen = choose(again, limits, metric)
-            return Found(original, trials, sorted(again, key=lambda each: each.size_bytes), chosen, rejected)
+            chosen, points = choose(again, limits, metric), sorted(again, key=lambda each: each.size_bytes)
+            return Found(original, _with_later(trials, again), points, chosen, rejected)
         rejected += failed
         keys = {trial.recipe.key for trial in failed}
         within = [trial for trial in within if trial.recipe.key not in keys]
-    later = {trial.recipe.key: trial for trial in rejected}
-    last = [later.get(trial.recipe.key, trial) for trial in measured]
-    raise refusal(infeasible(last, limits, metric, value), len(trials))
+    raise refusal(infeasible(_with_later(measured, rejected), limits, metric, value), len(trials))
+
+
+def _with_later(trials: Sequence[Trial], later: Sequence[Trial]) -> list[Trial]:
+    """Return trials with the figures of those that were measured again."""
+    by_key = {trial.recipe.key: trial for trial in later}
+    return [by_key.get(trial.recipe.key, trial) for trial in trials]
 
 
 def _points(within: Sequence[Trial], limits: Limits, metric: str) -> list[Trial]:
@@ -237,15 +275,3 @@ def _measured_again(bench: Workbench, points: Sequence[Trial]) -> list[Trial]:
             models[trial.recipe.key] = stack.enter_context(bench.open(built.path))
         latencies: Mapping[str, Latency] = bench.latencies(models, _FINAL_SECONDS)
     return [replace(trial, latency=latencies[trial.recipe.key]) for trial in points]
-
-
-def as_dict(found: Found, metric: str) -> dict[str, Any]:
-    """Return the outcome as plain values."""
-    return {
-        "metric": metric,
-        "original": found.original.as_dict(),
-        "trials": [trial.as_dict() for trial in found.trials],
-        "points": [trial.as_dict() for trial in found.points],
-        "chosen": found.chosen.recipe.key,
-        "rejected": [trial.as_dict() for trial in found.rejected],
-    }

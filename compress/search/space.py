@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from graphbox.compress.dense import dense_method
 from graphbox.compress.recipe import UNCHANGED, Recipe
@@ -11,13 +11,16 @@ from graphbox.compress.tables import CODEC_OF_PRECISION
 
 __all__ = [
     "Choice",
+    "CodecCost",
     "Space",
+    "dense_alone",
     "first_method",
     "ladder",
     "neighbor_probes",
     "parts_alone",
     "probes",
     "smallest_uniform",
+    "tables_alone",
 ]
 
 _MOST_FLOAT_LAYERS = 3
@@ -31,6 +34,19 @@ Choice = str | int | float
 
 
 @dataclass(frozen=True)
+class CodecCost:
+    """What a codec costs a table.
+
+    Attributes:
+        nbytes: of the table.
+        error: relative, of the rows.
+    """
+
+    nbytes: int
+    error: float
+
+
+@dataclass(frozen=True)
 class Space:
     """Methods that may be combined.
 
@@ -41,6 +57,9 @@ class Space:
         kept_neurons: fractions of the hidden neurons.
         can_tune: whether the ONNX part can be fine-tuned.
         max_neighbors: most neighbours that are kept of a node in a relation, None first: all of them.
+        base: method of the ONNX part beside which the other parts are tried; None: the first that converts
+            it.
+        costs: of codecs, by table, where proposals are to follow from them; see `best_guess`.
     """
 
     tables: Mapping[str, tuple[str, ...]]
@@ -49,6 +68,8 @@ class Space:
     kept_neurons: tuple[float, ...] = (1.0,)
     can_tune: bool = False
     max_neighbors: tuple[int | None, ...] = (None,)
+    base: str | None = None
+    costs: Mapping[str, Mapping[str, CodecCost]] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, tuple[Choice, ...]]:
@@ -154,8 +175,8 @@ def smallest_uniform(space: Space) -> Recipe:
 
 
 def first_method(space: Space) -> dict[str, Choice]:
-    """Return the values of the first method that converts the ONNX part; the other values are their first."""
-    return {"dense": space.dense[:2][-1]}
+    """Return the values of the method beside which the others are tried; the other values are their first."""
+    return {"dense": space.base or space.dense[:2][-1]}
 
 
 def neighbor_probes(space: Space) -> dict[int, Recipe]:
@@ -167,16 +188,26 @@ def neighbor_probes(space: Space) -> dict[int, Recipe]:
     }
 
 
+def tables_alone(space: Space) -> list[Recipe]:
+    """Return the recipes of the ladder without the same codec for all tables: what a part alone changes."""
+    return [space.recipe(first_method(space)), *probes(space).values(), *neighbor_probes(space).values()]
+
+
 def parts_alone(space: Space) -> Iterator[Recipe]:
     """Give the recipes of each method of the ONNX part alone, and of each fraction of neurons.
 
     With the ladder they tell of each method what it changes; combinations are left to the proposals.
     """
-    methods: list[dict[str, Choice]] = [{"dense": method} for method in space.dense]
     pruned: list[dict[str, Choice]] = [
         {"kept_neurons": kept, **first_method(space)} for kept in space.kept_neurons
     ]
-    yield from _distinct(space, [*methods, *pruned])
+    yield from dense_alone(space).values()
+    yield from _distinct(space, pruned)
+
+
+def dense_alone(space: Space) -> dict[str, Recipe]:
+    """Return by method of the ONNX part the recipe of it alone."""
+    return {method: space.recipe(_complete(space, {"dense": method})) for method in space.dense}
 
 
 def _uniform(space: Space) -> list[dict[str, Choice]]:

@@ -58,11 +58,12 @@ def suggestions(
     Args:
         specs: of the tables, by name.
         space: methods for each part.
-        errors: relative error of each table by precision.
+        errors: relative error of each table by precision; tables with one codec have that.
         trials: of the ladder.
         metric: the one that decides.
         least: value that the metric must have; None: it is not limited.
     """
+    errors = {name: found for name, found in errors.items() if len(space.tables[name]) > 1}
     if len(errors) < _TABLES_TO_DIVIDE:
         return []
     measured = {trial.recipe.key: trial for trial in trials if trial.state == "measured"}

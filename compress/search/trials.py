@@ -9,33 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Figures
 from graphbox.compress.recipe import Recipe
 from graphbox.durable import NO_ROOM, flush_to_disk
 from graphbox.errors import DoesNotFitError, FormatError
 
-__all__ = ["Latency", "Trial", "TrialLog"]
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Latency of one call on the target, measured in turns with the original model.
-
-    Attributes:
-        p50_ms: median.
-        p50_min_ms: smallest median of a repeat.
-        p50_max_ms: largest median of a repeat.
-        p99_ms: 99th percentile, the median over the repeats.
-        original_p50_ms: median of the original model in the same turns.
-        original_p99_ms: 99th percentile of the original model in the same turns.
-    """
-
-    p50_ms: float
-    p50_min_ms: float
-    p50_max_ms: float
-    p99_ms: float
-    original_p50_ms: float
-    original_p99_ms: float
+__all__ = ["Trial", "TrialLog"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +47,7 @@ class Trial:
     @property
     def figures(self) -> Figures:
         """What limits are about."""
-        return Figures(self.size_bytes, None if self.latency is None else self.latency.p99_ms, self.metrics)
+        return Figures(self.size_bytes, self.latency, self.metrics)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as plain values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,12 @@ from graphbox.compress.apply import Evaluate, FindQueries, validation_metrics
 from graphbox.compress.budget import sampled_errors
 from graphbox.compress.dense import can_fine_tune, dense_method, layers_of, sensitivity
 from graphbox.compress.dense.prune import has_hidden_neurons
+from graphbox.compress.latency import Latency
 from graphbox.compress.parts import Original, commit_version, write_recipe
 from graphbox.compress.popularity import popularity_of
 from graphbox.compress.recipe import UNCHANGED, Recipe
 from graphbox.compress.report import sizes_of
-from graphbox.compress.search.trials import Latency, Trial
+from graphbox.compress.search.trials import Trial
 from graphbox.compress.tables import CODEC_OF_PRECISION, TRAINED_PRECISIONS, suited_precision
 from graphbox.deploy import DeployedEncoder, DeployedModel, open_model
 from graphbox.deploy.bench import BatchLatency, bench_together
@@ -157,11 +158,21 @@ class Workbench:
         finally:
             _remove(path)
 
-    def write(self, recipe: Recipe, path: Path, version: int, check: Any = None) -> Artifact:
-        """Write the model of a recipe as a version of its own; see `ArtifactWriter.commit`."""
+    def write(
+        self, recipe: Recipe, path: Path, version: int, check: Any = None, step: str | None = None
+    ) -> Artifact:
+        """Write the model of a recipe as a version of its own; see `ArtifactWriter.commit`.
+
+        Args:
+            recipe: methods for the parts.
+            path: folder of the version.
+            version: its number.
+            check: see `ArtifactWriter.commit`.
+            step: last one of the lineage; None: the recipe's.
+        """
         with ArtifactWriter(path) as writer:
             steps = write_recipe(self.parts, writer, recipe).steps
-            return commit_version(self._artifact, writer, version, (*steps, recipe.step), check)
+            return commit_version(self._artifact, writer, version, (*steps, step or recipe.step), check)
 
     def layer_errors(self) -> dict[str, float]:
         """Return the relative error of the outputs when one layer alone is int8, the largest first."""
@@ -192,14 +203,18 @@ class Workbench:
                 }
         return errors
 
-    def trained_errors(self) -> dict[str, dict[str, float]]:
-        """Return the relative error of each float32 table in the precisions that are trained, by precision.
+    def trained_errors(self, tables: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Return the relative error of float32 tables in the precisions that are trained, by precision.
 
         Those that make no table smaller are left out. Training takes tens of seconds for each; trials use the
         same encoded tables.
+
+        Args:
+            tables: names of those to encode.
         """
         errors: dict[str, dict[str, float]] = {}
-        for name, spec in self._artifact.manifest.tables.items():
+        for name in tables:
+            spec = self._artifact.manifest.tables[name]
             for precision in TRAINED_PRECISIONS:
                 is_smaller = suited_precision(precision, spec.rows, spec.dim) == precision
                 if spec.codec != UNCHANGED or not is_smaller:

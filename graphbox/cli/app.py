@@ -183,7 +183,7 @@ def _usage_message(error: Exception) -> str | None:
     if not any(kind.__name__ == "ClickException" for kind in type(error).__mro__):
         return None
     text = str(error.format_message()) if hasattr(error, "format_message") else str(error)
-    return text.rstrip(".")
+    return text.replace("Value error, ", "", 1).rstrip(".")  # the parser's words for any wrong value
 
 
 def _write_traceback(arguments: list[str]) -> Path:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from graphbox.cli.promotion import PromoteOption, print_promotions, rule_of_option, server_documents
 from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
-from graphbox.errors import UsageError
+from graphbox.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from graphbox.config import CompressConfig
@@ -29,24 +29,6 @@ class Precision(StrEnum):
     INT4_WEIGHTS = "int4_weights"
 
 
-class RowPrecision(StrEnum):
-    """Precision of rows."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    INT8 = "int8"
-    INT4_CLUSTERED = "int4_clustered"
-    INT4 = "int4"
-    INT4_INT3_TIERS = "int4_int3_tiers"
-    INT3_CLUSTERED = "int3_clustered"
-    INT3 = "int3"
-    INT3_INT2_TIERS = "int3_int2_tiers"
-    INT2_CLUSTERED = "int2_clustered"
-    INT2 = "int2"
-    RESIDUAL16 = "residual16"
-    RESIDUAL8 = "residual8"
-
-
 def compress(
     session: Session,
     name: Annotated[str, typer.Argument(help="Name of a model, or id of a run.")],
@@ -59,7 +41,13 @@ def compress(
         typer.Option("--dense", help="Precision of the ONNX model. (default: auto, the fastest here)"),
     ] = None,
     tables: Annotated[
-        RowPrecision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
+        list[str] | None,
+        typer.Option(
+            "--tables",
+            metavar="[TABLE=]CODEC",
+            help="Precision of the rows (of TABLE); repeatable. Tables without one stay as they are, or are "
+            "searched. (default: int8)",
+        ),
     ] = None,
     max_neighbors: Annotated[
         int | None,
@@ -76,8 +64,15 @@ def compress(
     max_size: Annotated[
         str | None, typer.Option("--max-size", help="Search: largest size of the model, e.g. 4MB.")
     ] = None,
+    max_p50: Annotated[
+        str | None,
+        typer.Option(
+            "--max-p50", help="Search: largest median latency of a call, e.g. 3ms, or 100% of the original's."
+        ),
+    ] = None,
     max_p99: Annotated[
-        str | None, typer.Option("--max-p99", help="Search: largest 99th percentile of a call, e.g. 3ms.")
+        str | None,
+        typer.Option("--max-p99", help="Search: largest 99th percentile of the latency, likewise."),
     ] = None,
     minimum: Annotated[
         list[str] | None,
@@ -106,9 +101,9 @@ def compress(
     The result is measured as it is served, and refused (exit code 6) when it lost more than `--max-drop`. It
     becomes active where `promote` in the section `export` of the run file says so.
 
-    An option of a search (`--max-size`, `--max-p99`, `--min`, `--trials`) tries many models, measures each on
-    the target, and writes those that none beats in size, latency and quality as versions; the best one within
-    all limits is chosen. A search that was killed continues with the same command.
+    An option of a search (`--max-size`, `--max-p50`, `--max-p99`, `--min`, `--trials`) tries many models,
+    measures each on the target, and writes those that none beats in size, latency and quality as versions;
+    the best one within all limits is chosen. A search that was killed continues with the same command.
     """
     from graphbox.cli.pipeline import make_versions, watch_search
     from graphbox.cli.results import print_results
@@ -118,6 +113,7 @@ def compress(
 
     search = {
         "max_size": max_size,
+        "max_p50_ms": max_p50,
         "max_p99_ms": max_p99,
         "min": minimum,
         "trials": trials,
@@ -162,22 +158,64 @@ def _settings(fixed: Mapping[str, Any], search: Mapping[str, Any]) -> CompressCo
     Raises:
         UsageError: a value is not one of its kind.
     """
-    from graphbox.compress.limits import parse_milliseconds, parse_minimum
-    from graphbox.config import CompressConfig, SearchConfig, parse_byte_size, parse_max_drop
+    from graphbox.compress.limits import parse_minimum
+    from graphbox.config import (
+        CompressConfig,
+        SearchConfig,
+        parse_byte_size,
+        parse_latency_limit,
+        parse_max_drop,
+    )
 
     given = {key: value for key, value in search.items() if value is not None and value != []}
     if "max_size" in given:
         given["max_size"] = parse_byte_size(given["max_size"])
-    if "max_p99_ms" in given:
-        given["max_p99_ms"] = parse_milliseconds(given["max_p99_ms"])
+    for key in ("max_p50_ms", "max_p99_ms"):
+        if key in given:
+            limit = parse_latency_limit(given[key], _option(key))
+            given[key] = str(limit) if limit.relative else limit.value
     if "min" in given:
         given["min"] = dict(parse_minimum(each) for each in given["min"])
     if "minutes" in given and not given["minutes"] > 0:
         raise UsageError(f"expected a positive time, received {given['minutes']:g}", where="--minutes")
     if fixed["max_drop"] is not None:
         parse_max_drop(fixed["max_drop"])
-    chosen = {key: value for key, value in fixed.items() if value is not None}
+    chosen = {key: value for key, value in fixed.items() if value is not None and value != []}
+    if "tables" in chosen:
+        chosen["tables"] = _table_precisions(chosen["tables"])
     return CompressConfig.model_validate({**chosen, "search": SearchConfig(**given) if given else None})
+
+
+def _table_precisions(texts: Sequence[str]) -> str | dict[str, str]:
+    """Return the precision of all tables, or those by table, of options like ``int8`` and ``package=int3``.
+
+    Raises:
+        UsageError: a precision is unknown, or is given twice for a table, or for all of them.
+    """
+    from graphbox.config import OTHER_TABLES, RowPrecision
+
+    known, found = get_args(RowPrecision), dict[str, str]()
+    for text in texts:
+        name, equals, precision = text.rpartition("=")
+        if precision not in known or (equals and not name):
+            raise UsageError(
+                f"expected CODEC or TABLE=CODEC, with a codec of {', '.join(known)}, received `{text}`",
+                where="--tables",
+                hint=did_you_mean(precision, known),
+            )
+        name = name or OTHER_TABLES
+        if name in found:
+            what = "all tables" if name == OTHER_TABLES else f"the table `{name}`"
+            raise UsageError(
+                f"expected one codec for {what}, received {found[name]} and {precision}", where="--tables"
+            )
+        found[name] = precision
+    return found.get(OTHER_TABLES, found) if len(found) == 1 else found
+
+
+def _option(key: str) -> str:
+    """Return the option of a key of the run file."""
+    return f"--{key.removesuffix('_ms').replace('_', '-')}"
 
 
 def _refuse_given(options: Mapping[str, object]) -> None:
@@ -186,11 +224,7 @@ def _refuse_given(options: Mapping[str, object]) -> None:
     Raises:
         UsageError: an option was given.
     """
-    given = [
-        "--max-p99" if key == "max_p99_ms" else f"--{key.replace('_', '-')}"
-        for key, value in options.items()
-        if value is not None and value != []
-    ]
+    given = [_option(key) for key, value in options.items() if value is not None and value != []]
     if given:
         raise UsageError(
             f"expected no options of a model with a run, received {', '.join(given)}",

@@ -169,11 +169,12 @@ def _print_search(name: str, search: Mapping[str, Any], console: Console) -> Non
             byte_size(point["size_bytes"]),
             metric(point["metrics"][metric_name]),
             f"{point['latency']['p50_ms']:.3f}",
+            f"{100 * point['latency']['p50_ms'] / point['latency']['original_p50_ms']:.0f} %",
             f"{point['latency']['p99_ms']:.3f}",
         )
         for point in search["points"]
     ]
-    headings = ("version", "recipe", "size", metric_name, "p50 ms", "p99 ms")
+    headings = ("version", "recipe", "size", metric_name, "p50 ms", "of original", "p99 ms")
     console.print(table(f"Versions of {name} that none beats in all three", headings, rows))
     drift = [
         (

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.compression import (
+    OTHER_TABLES,
     CompressConfig,
+    LatencyLimit,
     MaxDrop,
     RowPrecision,
     SearchConfig,
+    parse_latency_limit,
     parse_max_drop,
+    precisions_by_table,
 )
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.kinds import ModelConfig, budget_refusal, kinds_that, model_kind, model_kinds
@@ -79,6 +83,7 @@ from graphbox.config.tasks import (
 from graphbox.config.track import TrackConfig
 
 __all__ = [
+    "OTHER_TABLES",
     "BenchConfig",
     "ClassifyTaskConfig",
     "ClickModelSection",
@@ -98,6 +103,7 @@ __all__ = [
     "GraphNetworkConfig",
     "HbmConfig",
     "KnowledgeGraphSection",
+    "LatencyLimit",
     "LeaveLastOutSplitConfig",
     "LightGCNConfig",
     "LineConfig",
@@ -144,8 +150,10 @@ __all__ = [
     "model_kind",
     "model_kinds",
     "parse_byte_size",
+    "parse_latency_limit",
     "parse_max_drop",
     "place_in_file",
+    "precisions_by_table",
     "result_settings",
     "training_settings",
 ]

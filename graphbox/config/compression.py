@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from graphbox.config.byte_size import ByteSize
 from graphbox.config.section import PositiveFloat, PositiveInt, Section
 from graphbox.errors import UsageError
 
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)\s*")
+_MILLISECONDS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
@@ -54,6 +57,60 @@ def parse_max_drop(given: float | str) -> MaxDrop:
     return drop
 
 
+@dataclass(frozen=True)
+class LatencyLimit:
+    """Largest allowed percentile of the latency of a call.
+
+    Attributes:
+        value: in milliseconds, or a fraction of the original's, measured in the same turns.
+        relative: whether it is a fraction.
+    """
+
+    value: float
+    relative: bool = False
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:g}%" if self.relative else f"{self.value:g}ms"
+
+
+def parse_latency_limit(given: float | str, option: str) -> LatencyLimit:
+    """Return a limit from ``3ms``, ``250us``, a number of milliseconds, or ``100%`` of the original's.
+
+    Args:
+        given: the limit.
+        option: of the command line, for errors.
+
+    Raises:
+        UsageError: a text without a unit, or not positive.
+    """
+    limit = LatencyLimit(-1.0)
+    if isinstance(given, str):
+        if percent := _PERCENT.fullmatch(given):
+            limit = LatencyLimit(float(percent[1]) / 100, relative=True)
+        elif time := _TIME.fullmatch(given):
+            limit = LatencyLimit(float(time[1]) * _MILLISECONDS[time[2]])
+    elif not isinstance(given, bool):
+        limit = LatencyLimit(float(given))
+    if not 0 < limit.value < math.inf:
+        raise UsageError(
+            f"expected a time like 3ms or 250us, or like 100% of the original's, received `{given}`",
+            where=option,
+        )
+    return limit
+
+
+def _check_latency_limit(given: Any) -> Any:
+    try:
+        is_percent = parse_latency_limit(given, "").relative
+    except UsageError:
+        is_percent = False
+    if isinstance(given, str) and not is_percent:
+        raise PydanticCustomError(
+            "latency_limit", "expected milliseconds like 3, or like 100% of the original's"
+        )
+    return given
+
+
 def _check_max_drop(given: Any) -> Any:
     try:
         parse_max_drop(given)
@@ -79,14 +136,38 @@ RowPrecision: TypeAlias = Literal[
 ]
 """Precision of embedding rows."""
 
+OTHER_TABLES: Final = "*"
+"""Stands for the tables that a mapping does not name."""
+
+_MaxLatency = Annotated[float | str, AfterValidator(_check_latency_limit)]
+
+
+def _form_of_tables(given: Any) -> str:
+    return "by table" if isinstance(given, dict) else "for all"
+
+
+TablePrecisions = Annotated[
+    Annotated[RowPrecision, Tag("for all")] | Annotated[dict[str, RowPrecision], Tag("by table")],
+    Discriminator(_form_of_tables),
+]
+"""One precision for the rows of all tables, or that of each named one."""
+
+
+def precisions_by_table(given: RowPrecision | dict[str, RowPrecision]) -> dict[str, RowPrecision]:
+    """Return precisions by table; that of the tables that are not named is the one of `OTHER_TABLES`."""
+    return given if isinstance(given, dict) else {OTHER_TABLES: given}
+
 
 class SearchConfig(Section):
     """What a compressed model may cost and must reach, and how many models are tried."""
 
     max_size: ByteSize | None = None
     """Largest size of the model version in bytes."""
-    max_p99_ms: PositiveFloat | None = None
-    """Largest 99th percentile of the latency of one call on `bench.target`, in milliseconds."""
+    max_p50_ms: _MaxLatency | None = None
+    """Largest median latency of one call on `bench.target`, in milliseconds, or relative like `100%` to that
+    of the original in the same turns, above which half a step of 5 % is noise."""
+    max_p99_ms: _MaxLatency | None = None
+    """Largest 99th percentile of the latency, likewise."""
     min: dict[str, float] = Field(default_factory=dict)
     """Least values of metrics on the validation part, e.g. `recall@20: 0.40`."""
     trials: PositiveInt = 20
@@ -108,12 +189,13 @@ class CompressConfig(Section):
     """Precision of the ONNX model. `auto`: the fastest that the target of `bench` runs. `int8`: activations
     are quantized row by row at run time; `int8_static`: by ranges measured on queries; `int8_weights` and
     `int4_weights`: weights in blocks, fastest for single rows; `float16`: half the size, no faster."""
-    tables: RowPrecision = "int8"
-    """Precision of the embedding rows. Integers have a scale and a bias for each row; int4, int3 and int2
-    rotate rows first. `clustered`: the centroid of a row's cluster is subtracted before, which makes the
-    error smaller where rows lie in clusters. `tiers`: the same, with more bits for the quarter of the rows
-    that is read most. `residual`: 16 or 8 bytes a row and codebooks that faiss trains (graphbox[ann]), for
-    tables that are smaller so than in int2."""
+    tables: TablePrecisions = "int8"
+    """Precision of the embedding rows: one for all tables, or by table, like `{package: int3, "*": int8}`,
+    where `"*"` stands for the others; without it they stay as they are, or are searched. Integers have a
+    scale and a bias for each row; int4, int3 and int2 rotate rows first. `clustered`: the centroid of a row's
+    cluster is subtracted before, which makes the error smaller where rows lie in clusters. `tiers`: the same,
+    with more bits for the quarter of the rows that is read most. `residual`: 16 or 8 bytes a row and
+    codebooks that faiss trains (graphbox[ann]), for tables that are smaller so than in int2."""
     max_neighbors: PositiveInt | None = None
     """Most neighbours that an encoder keeps of a node in a relation: those whose mean is closest to that of
     all. Without it all are kept."""
@@ -121,5 +203,5 @@ class CompressConfig(Section):
     """Largest allowed loss of the task's first metric on the validation part, absolute, or relative like
     `0.5%`; more is refused with exit code 6."""
     search: SearchConfig | None = None
-    """Search for the models within limits; `dense`, `tables` and `max_neighbors`, where they are given, are
-    not searched."""
+    """Search for the models within limits; `dense`, `tables` (of the tables that are named) and
+    `max_neighbors`, where they are given, are not searched."""

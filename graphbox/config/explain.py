@@ -137,11 +137,11 @@ def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a
         return f"expected {context['max_length']} items, received {context['actual_length']}", None
     if kind == "missing":
         return "the list is too short", "an edge type is `[source type, relation, target type]`"
-    message = (
-        error["msg"]
-        if kind in {"no_table", "not_together", "model_kind"}
-        else f"{_lower_first(error['msg'])}, received {received}"
-    )
+    # Of errors that checks raise pydantic begins the message with words of its own.
+    cause = context.get("error")
+    text = str(cause) if isinstance(cause, Exception) else error["msg"]
+    whole = {"no_table", "not_together", "model_kind"}
+    message = text if kind in whole else f"{_lower_first(text)}, received {received}"
     return message, context.get("hint") or None
 
 
@@ -152,11 +152,12 @@ def _key_in_file(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     for position, part in enumerate(loc):
         if part == "[key]":
             continue
-        if isinstance(value, dict) and part not in value:
-            is_tag = value.get("kind") == part and position < len(loc) - 1
-            is_bare_tag = value.get("kind") == part and position == len(loc) - 1
-            if is_tag or is_bare_tag:
-                continue
+        is_last = position == len(loc) - 1
+        if isinstance(value, dict) and part not in value and (not is_last or value.get("kind") == part):
+            continue  # the tag of a union: only the last part may be a key that is missing
+        is_inside = isinstance(value, dict) or (isinstance(value, list) and isinstance(part, int))
+        if value is not None and not is_inside:
+            break  # the tag of a union of plain values
         key.append(part)
         try:
             value = value[part]

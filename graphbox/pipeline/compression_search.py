@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.artifact import Artifact
-from graphbox.config import BenchConfig, CompressConfig, SearchConfig, parse_max_drop
+from graphbox.config import (
+    OTHER_TABLES,
+    BenchConfig,
+    CompressConfig,
+    LatencyLimit,
+    SearchConfig,
+    parse_latency_limit,
+    parse_max_drop,
+    precisions_by_table,
+)
 from graphbox.durable import NO_ROOM, write_atomically
 from graphbox.errors import DoesNotFitError, GateError
 from graphbox.pipeline.artifacts import MeasuredBy, register
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from graphbox.compress.dense import Queries
     from graphbox.compress.limits import Limits, Violation
     from graphbox.compress.recipe import Recipe
-    from graphbox.compress.search import Found, Setting, Space, Trial, TrialLog, Workbench
+    from graphbox.compress.search import CodecCost, Found, Setting, Space, Trial, TrialLog, Workbench
     from graphbox.deploy import DeployedModel
 
 _FORMAT = 2
@@ -93,13 +102,16 @@ def search_version(
         UnsupportedError: the model itself cannot be measured.
     """
     from graphbox.compress.agreement import Agreement
+    from graphbox.compress.parts import given_tables
     from graphbox.compress.search import Target, Workbench
 
     wanted = settings.search or SearchConfig()
     artifact = Artifact.open(parent.path)
+    is_given = "tables" in settings.model_fields_set
+    given = given_tables(artifact, precisions_by_table(settings.tables)) if is_given else {}
     target = Target(bench.target, bench.threads, wanted.batch)
     evaluate = quality.evaluate or _late(lambda: Agreement(workbench.original))
-    folder, limits = workspace.search_folder(parent.name), limits_of(settings)
+    folder = workspace.search_folder(parent.name)
     workbench = Workbench(
         artifact,
         folder / f"{SEARCH_MODELS}{parent.version}",
@@ -115,11 +127,14 @@ def search_version(
         kept.mkdir(parents=True, exist_ok=True)
         layer_errors, table_errors = workbench.layer_errors(), workbench.table_errors()
         setting = _setting(parent, settings, quality, environment, layer_errors, table_errors)
-        setting = _with_trained_codecs(settings, workbench, setting, watch)
+        space = _space(settings, given, workbench, setting)
+        setting, space = _with_trained_codecs(settings, given, workbench, setting, space, watch)
         progress = _Progress(kept, setting)
         try:
-            found = _search(workbench, settings, setting, progress, watch)
-            versions, metrics_test = _write_points(workspace, parent, workbench, found, quality, limits)
+            found = _search(workbench, settings, setting, space, progress, watch)
+            versions, metrics_test = _write_points(
+                workspace, parent, workbench, found, quality, setting.limits, key
+            )
         except GateError as error:
             progress.note(failure=error.message)
             raise
@@ -156,22 +171,23 @@ class _Progress:
 
 
 def _search(
-    workbench: Workbench, settings: CompressConfig, setting: Setting, progress: _Progress, watch: Watch
+    workbench: Workbench,
+    settings: CompressConfig,
+    setting: Setting,
+    space: Space,
+    progress: _Progress,
+    watch: Watch,
 ) -> Found:
     from graphbox.compress.search import Budget, search, suggestions
 
     wanted = settings.search or SearchConfig()
-    space = _space(settings, workbench, setting)
-    is_fixed = "tables" in settings.model_fields_set
     seconds = None if wanted.minutes is None else 60 * wanted.minutes
 
     def report(trial: Trial, done: int, most: int) -> None:
         progress.note()
-        watch.step(_line(trial, setting.metric), done, most)
+        watch.step(_line(trial, setting), done, most)
 
     def suggest(original: Trial, trials: Sequence[Trial]) -> Sequence[Recipe]:
-        if is_fixed:
-            return []
         metric, specs = setting.metric, workbench.parts.artifact.manifest.tables
         least = setting.limits.least(metric, original.metrics[metric])
         return suggestions(specs, space, setting.table_errors, trials, metric, least)
@@ -196,64 +212,104 @@ def limits_of(settings: CompressConfig) -> Limits:
     wanted = settings.search or SearchConfig()
     return Limits(
         max_size_bytes=wanted.max_size,
-        max_p99_ms=wanted.max_p99_ms,
+        max_p50=_latency_limit(wanted.max_p50_ms, "--max-p50"),
+        max_p99=_latency_limit(wanted.max_p99_ms, "--max-p99"),
         minimums=wanted.min,
         max_drop=parse_max_drop(settings.max_drop),
     )
 
 
-def _space(settings: CompressConfig, workbench: Workbench, setting: Setting) -> Space:
+def _latency_limit(given: float | str | None, option: str) -> LatencyLimit | None:
+    return None if given is None else parse_latency_limit(given, option)
+
+
+def _space(
+    settings: CompressConfig, given: Mapping[str, str], workbench: Workbench, setting: Setting
+) -> Space:
     """Return the methods to combine; of a part for which the settings name one, that alone."""
     from graphbox.compress.neighbors import neighbor_choices
-    from graphbox.compress.parts import dense_choices, table_choices
+    from graphbox.compress.parts import dense_choices
     from graphbox.compress.search import Space
-    from graphbox.compress.tables import TRAINED_PRECISIONS, worth_trying
 
-    given, original = settings.model_fields_set, workbench.parts
-    rows = settings.tables if "tables" in given else None
-    tables = {}
-    for name, spec in original.artifact.manifest.tables.items():
-        errors = setting.table_errors.get(name, {})
-        trained = (each for each in TRAINED_PRECISIONS if each in errors)
-        choices = (*table_choices(original.artifact, name, rows), *trained)
-        tables[name] = worth_trying(choices, spec.rows, spec.dim, errors)
-    dense = dense_choices(original, settings.dense if "dense" in given else None)
+    is_given, original = "dense" in settings.model_fields_set, workbench.parts
     bounds = neighbor_choices(original.artifact, settings.max_neighbors)
     if settings.max_neighbors is None:
         bounds = workbench.neighbor_bounds(bounds)
-    kept = _NEURONS if "dense" not in given and workbench.can_prune else (1.0,)
     return Space(
-        tables=tables,
-        dense=dense,
+        tables=_codecs_to_try(original.artifact, given, setting),
+        costs=_table_costs(original.artifact, setting),
+        dense=dense_choices(original, settings.dense if is_given else None),
         layers=tuple(setting.layer_errors),
-        kept_neurons=kept,
+        kept_neurons=_NEURONS if not is_given and workbench.can_prune else (1.0,),
         max_neighbors=bounds,
         can_tune=workbench.can_tune,
     )
 
 
-def _with_trained_codecs(
-    settings: CompressConfig, workbench: Workbench, setting: Setting, watch: Watch
-) -> Setting:
-    """Add errors of codecs that are trained, where every other one leaves the model above `--max-size`.
+def _codecs_to_try(
+    artifact: Artifact, given: Mapping[str, str], setting: Setting
+) -> dict[str, tuple[str, ...]]:
+    """Return the codecs of each table; of one that is given its codec, that alone."""
+    from graphbox.compress.parts import table_choices
+    from graphbox.compress.tables import TRAINED_PRECISIONS, worth_trying
 
-    Tables with such an error can be written so in trials. Training takes tens of seconds for each.
+    tables = {}
+    for name, spec in artifact.manifest.tables.items():
+        choices, errors = table_choices(artifact, name, given.get(name)), setting.table_errors.get(name, {})
+        if name not in given:
+            choices += tuple(each for each in TRAINED_PRECISIONS if each in errors)
+        is_limited = bool(setting.limits.of_latency)
+        tables[name] = worth_trying(choices, spec.rows, spec.dim, errors, is_latency_limited=is_limited)
+    return tables
+
+
+def _table_costs(artifact: Artifact, setting: Setting) -> dict[str, dict[str, CodecCost]]:
+    """Return bytes and errors of codecs where latency is limited: not each codec is tried alone there."""
+    from graphbox.compress.search import CodecCost
+    from graphbox.compress.tables import CODEC_OF_PRECISION
+
+    if not setting.limits.of_latency:
+        return {}
+    specs = artifact.manifest.tables
+    return {
+        name: {
+            each: CodecCost(CODEC_OF_PRECISION[each].bytes_of(specs[name].rows, specs[name].dim), error)
+            for each, error in errors.items()
+        }
+        for name, errors in setting.table_errors.items()
+    }
+
+
+def _with_trained_codecs(
+    settings: CompressConfig,
+    given: Mapping[str, str],
+    workbench: Workbench,
+    setting: Setting,
+    space: Space,
+    watch: Watch,
+) -> tuple[Setting, Space]:
+    """Add codecs that are trained, and their errors, where others leave the model above `--max-size`.
+
+    Training takes tens of seconds for each table.
     """
     from graphbox.compress.search import smallest_uniform
     from graphbox.row_codecs import can_train_codebooks
 
-    most = setting.limits.max_size_bytes
-    if most is None or "tables" in settings.model_fields_set or not can_train_codebooks():
-        return setting
-    if workbench.fits(smallest_uniform(_space(settings, workbench, setting)), most):
-        return setting
+    most, artifact = setting.limits.max_size_bytes, workbench.parts.artifact
+    searched = [name for name in artifact.manifest.tables if name not in given]
+    if most is None or not searched or not can_train_codebooks():
+        return setting, space
+    if workbench.fits(smallest_uniform(space), most):
+        return setting, space
     watch.check()
     trials = (settings.search or SearchConfig()).trials
     watch.step("training codebooks, which takes tens of seconds for each table", 0, trials)
     errors = {name: dict(known) for name, known in setting.table_errors.items()}
-    for name, trained in workbench.trained_errors().items():
+    for name, trained in workbench.trained_errors(searched).items():
         errors.setdefault(name, {}).update(trained)
-    return replace(setting, table_errors=errors)
+    setting = replace(setting, table_errors=errors)
+    tables, costs = _codecs_to_try(artifact, given, setting), _table_costs(artifact, setting)
+    return setting, replace(space, tables=tables, costs=costs)
 
 
 def _write_points(
@@ -263,8 +319,11 @@ def _write_points(
     found: Found,
     quality: Quality,
     limits: Limits,
+    key: str,
 ) -> tuple[dict[str, int], dict[str, float]]:
     """Write the points as versions, the chosen one last, and measure that one on the test part.
+
+    Versions that an earlier search with the key wrote are not written again.
 
     Returns:
         Version numbers by key of the recipe, and the metrics on the test part.
@@ -279,7 +338,8 @@ def _write_points(
             versions[trial.recipe.key] = parent.version
             continue
         is_chosen = trial.recipe == found.chosen.recipe
-        written = _written(workspace, parent, trial, needs_test=is_chosen and quality.evaluate is not None)
+        step = f"{trial.recipe.step}, search {key}"
+        written = _written(workspace, parent, step, needs_test=is_chosen and quality.evaluate is not None)
         if written is not None:
             versions[trial.recipe.key] = written.version
             if is_chosen and parent.task is not None:
@@ -298,27 +358,25 @@ def _write_points(
             task = built.manifest.task
             return {} if task is None or not is_chosen else {task: metrics_test}
 
-        artifact = workbench.write(trial.recipe, path, version, judge)
+        artifact = workbench.write(trial.recipe, path, version, judge, step)
         register_compressed(workspace, artifact, parent)
         versions[trial.recipe.key] = version
     return versions, metrics_test
 
 
-def _written(
-    workspace: Workspace, parent: ModelRecord, trial: Trial, *, needs_test: bool
-) -> ModelRecord | None:
+def _written(workspace: Workspace, parent: ModelRecord, step: str, *, needs_test: bool) -> ModelRecord | None:
     """Return the version that an earlier search, or one that was killed, wrote of a recipe.
 
     Args:
         workspace: where to look.
         parent: the version that was compressed.
-        trial: the recipe.
+        step: last one of its lineage: recipe and search.
         needs_test: whether the version has to have metrics of the test part.
     """
     for record in workspace.models(parent.name):
         if record.parent != parent.version or (needs_test and not record.metrics):
             continue
-        if Artifact.open(record.path, verify=False).manifest.lineage.steps[-1:] == (trial.recipe.step,):
+        if Artifact.open(record.path, verify=False).manifest.lineage.steps[-1:] == (step,):
             return record
     return None
 
@@ -339,7 +397,7 @@ def _check_limits(violations: Sequence[Violation]) -> None:
     """
     for each in violations:
         raise GateError(
-            f"expected {each.limit} {each.allowed:g} of the version as written, received {each.received:g}",
+            f"expected the version as written to be within the limits, it exceeds {each}",
             hint="it was not written; its trial was within: search again, or leave more room",
         )
 
@@ -431,9 +489,19 @@ def _command(
     options += [f"--{name} {environment[name]}" for name in ("threads", "batch")]
     options += [] if wanted.minutes is None else [f"--minutes {wanted.minutes:g}"]
     given = settings.model_fields_set
-    fixed = [name for name in ("dense", "tables", "max_neighbors") if name in given]
-    options += [f"--{name.replace('_', '-')} {getattr(settings, name)}" for name in fixed]
+    options += [f"--dense {settings.dense}"] if "dense" in given else []
+    options += _table_options(settings) if "tables" in given else []
+    options += [f"--max-neighbors {settings.max_neighbors}"] if "max_neighbors" in given else []
     return f"graphbox compress {shlex.quote(parent.name)} --version {parent.version} {' '.join(options)}"
+
+
+def _table_options(settings: CompressConfig) -> list[str]:
+    precisions = precisions_by_table(settings.tables)
+    names = sorted(precisions, key=lambda name: name != OTHER_TABLES)
+    return [
+        f"--tables {precisions[name] if name == OTHER_TABLES else shlex.quote(f'{name}={precisions[name]}')}"
+        for name in names
+    ]
 
 
 def _environment(model: DeployedModel, batch: int) -> dict[str, Any]:
@@ -468,10 +536,17 @@ def _key(artifact: Artifact, quality: Quality, target: Any, environment: Mapping
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _line(trial: Trial, metric: str) -> str:
+def _line(trial: Trial, setting: Setting) -> str:
     if trial.state == "refused":
         return f"{trial.recipe}: refused"
-    return f"{trial.recipe}: {trial.size_bytes / 1e6:.2f} MB, {metric} {trial.metrics[metric]:.4f}"
+    metric, latency = setting.metric, trial.latency
+    text = f"{trial.recipe}: {trial.size_bytes / 1e6:.2f} MB, {metric} {trial.metrics[metric]:.4f}"
+    if latency is not None:
+        for percentile, limit in setting.limits.of_latency.items():
+            ratio, time_ms = latency.ratio(percentile), latency.milliseconds(percentile)
+            shown = f"{100 * ratio:.0f} % of the original's" if limit.relative else f"{time_ms:.3g} ms"
+            text += f", {percentile} {shown}"
+    return text
 
 
 def _late(make: Callable[[], Evaluate]) -> Evaluate:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.compress import CODEC_OF_PRECISION, compress
+from graphbox.compress import CODEC_OF_PRECISION, CompressReport, compress
+from graphbox.compress.apply import recipe_of
 from graphbox.compress.parts import Original, dense_choices
-from graphbox.config import BenchConfig, CompressConfig
+from graphbox.config import BenchConfig, CompressConfig, RowPrecision
 from graphbox.deploy import DeployedEncoder, DeployedModel, open_encoder, open_model
-from graphbox.errors import GateError, UsageError
+from graphbox.errors import GateError, UnsupportedError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
 
 BENCH = BenchConfig(batch_sizes=(1, 16), seconds=0.02)
@@ -256,6 +257,63 @@ def test_nothing_to_compress_is_said(artifact: Artifact, tmp_path: Path, again: 
             evaluate=lambda *_: {"m": 1.0},
             bench=BENCH,
         )
+
+
+@pytest.mark.parametrize(
+    ("tables", "codecs"),
+    [
+        (
+            {"package": "int3", "tag": "int4_clustered"},
+            ("int3_rotated", "clustered(int4_rotated)", "float32"),
+        ),
+        ({"package": "float32", "*": "int8"}, ("float32", "int8_rowwise", "int8_rowwise")),
+        ({"*": "float16"}, ("float16", "float16", "float16")),
+    ],
+)
+def test_tables_have_the_codecs_that_are_named(
+    artifact: Artifact, tmp_path: Path, tables: dict[str, RowPrecision], codecs: tuple[str, ...]
+) -> None:
+    report = compressed(artifact, tmp_path / "sample" / "2", tables)
+    found = Artifact.open(tmp_path / "sample" / "2").manifest.tables
+    assert {name: spec.codec for name, spec in found.items()} == dict(
+        zip(("package", "tag", "target"), codecs, strict=True)
+    )
+    assert set(report.tables) == {name for name, spec in found.items() if spec.codec != "float32"}
+    recipe = recipe_of(CompressConfig(tables=tables), artifact)
+    assert set(recipe.unchanged) == {name for name, spec in found.items() if spec.codec == "float32"}
+
+
+def compressed(artifact: Artifact, path: Path, tables: dict[str, RowPrecision]) -> CompressReport:
+    return compress(
+        artifact,
+        path,
+        CompressConfig(dense="float32", tables=tables, max_drop=1.0),
+        version=2,
+        metric="m",
+        evaluate=lambda *_: {"m": 1.0},
+        bench=BENCH,
+    )
+
+
+def test_tables_that_are_wrongly_named_are_refused(artifact: Artifact, tmp_path: Path) -> None:
+    path = tmp_path / "sample" / "2"
+    with pytest.raises(
+        UsageError,
+        match="expected one of the tables package, tag, target of sample version 1, received `packages`",
+    ) as unknown:
+        compressed(artifact, path, {"packages": "int8"})
+    assert unknown.value.hint == "did you mean `package`?"
+    with pytest.raises(UnsupportedError, match="expected the table `tag` to be smaller in `residual8` than"):
+        compressed(artifact, path, {"tag": "residual8"})
+    assert not path.exists()
+    compressed(artifact, path, {"package": "int8"})
+    again = Artifact.open(path)
+    with pytest.raises(
+        UsageError,
+        match=r"expected a table of float32 rows, `package` of sample version 2 has .* int8_rowwise",
+    ):
+        compressed(again, tmp_path / "sample" / "3", {"package": "int3"})
+    compressed(again, tmp_path / "sample" / "3", {"package": "float32", "tag": "int8"})
 
 
 def test_auto_is_resolved_for_the_target(artifact: Artifact) -> None:

@@ -7,12 +7,13 @@ import itertools
 import numpy as np
 import pytest
 
+from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import Space
 from graphbox.compress.search.additive import best_guess
-from graphbox.compress.search.trials import Latency, Trial
-from graphbox.config import parse_max_drop
+from graphbox.compress.search.trials import Trial
+from graphbox.config import LatencyLimit, parse_max_drop
 
 SPACE = Space(
     tables={"user": ("float32", "int8", "int2"), "item": ("float32", "int8", "int2")},
@@ -58,7 +59,9 @@ def everything() -> list[Trial]:
         Limits(max_drop=parse_max_drop("0.06")),
         Limits(minimums={METRIC: 0.4}),
         Limits(max_size_bytes=1000),
-        Limits(max_p99_ms=1.6, max_drop=parse_max_drop("0.03")),
+        Limits(max_p99=LatencyLimit(1.6), max_drop=parse_max_drop("0.03")),
+        Limits(max_p50=LatencyLimit(0.92), max_drop=parse_max_drop("0.01")),
+        Limits(max_p50=LatencyLimit(0.8, relative=True), max_drop=parse_max_drop("0.03")),
     ],
 )
 def test_the_best_combination_is_guessed_from_methods_alone(limits: Limits) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from graphbox.artifact import Artifact
 from graphbox.compress.agreement import Agreement
+from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import (
@@ -31,7 +32,7 @@ from graphbox.compress.search import (
     report_page,
     search,
 )
-from graphbox.config import parse_max_drop
+from graphbox.config import parse_latency_limit, parse_max_drop
 from graphbox.deploy import DeployedModel
 from graphbox.errors import GateError, UnsupportedError, UsageError
 from tests.artifact.sample_model import make_model, write_encoder
@@ -134,8 +135,9 @@ KILLED = """
 import json, sys
 from pathlib import Path
 from graphbox.artifact import Artifact
+from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Limits
-from graphbox.config import parse_max_drop
+from graphbox.config import parse_latency_limit, parse_max_drop
 from tests.compress.search.test_search import run
 folder = Path(sys.argv[2])
 limits = Limits(max_drop=parse_max_drop(0.5))
@@ -290,3 +292,74 @@ def test_models_with_few_queries_are_not_fine_tuned(tmp_path: Path) -> None:
         assert not bench.can_tune
         refused = bench.try_recipe(Recipe("int4_weights", tuned=True), "sampler")
     assert "at least 64 queries to be trained on, received 60" in str(refused.reason)
+
+
+class Timed(Workbench):
+    """A workbench whose latencies are chosen: relative to the original, by the method of the ONNX part."""
+
+    factors: Mapping[str, float]
+    disturbed = 1.0
+    """Factor of the median and of all but one repeat when a model is measured first, alone."""
+
+    def latencies(
+        self, models: Mapping[str, DeployedModel], seconds: float | None = None
+    ) -> dict[str, Latency]:
+        found = {}
+        for key, model in models.items():
+            onnx = model.manifest.onnx
+            factor = self.factors[onnx.precision if onnx is not None else "float32"]
+            worse = factor * (self.disturbed if seconds is None else 1.0)
+            found[key] = Latency(worse, factor, worse, 2 * worse, 1.0, 2.0)
+        return found
+
+
+def timed_search(
+    artifact: Artifact, folder: Path, limits: Limits, factors: Mapping[str, float], disturbed: float = 1.0
+) -> Found:
+    """Search with chosen latencies by precision of the ONNX part."""
+    folder.mkdir(exist_ok=True)
+
+    def evaluate(model: DeployedModel, part: str) -> Mapping[str, float]:
+        return Agreement(bench.original)(model, part)
+
+    bench = Timed(artifact, folder / "models", Target("onnxruntime"), evaluate, METRIC)
+    bench.factors, bench.disturbed = factors, disturbed
+    with bench:
+        return search(bench, SPACE, limits, METRIC, TrialLog(folder / "trials.jsonl"), Budget(9))
+
+
+def test_with_a_limit_of_latency_parts_are_tried_beside_a_method_that_keeps_it(
+    artifact: Artifact, tmp_path: Path
+) -> None:
+    limits = Limits(max_p50=parse_latency_limit("100%", ""), max_drop=parse_max_drop("30%"))
+    factors = {"float32": 1.0, "int8_dynamic": 1.08}
+    found = timed_search(artifact, tmp_path / "slower", limits, factors)
+    assert [trial.recipe for trial in found.trials[:2]] == [Recipe(), Recipe("int8")]
+    assert {trial.recipe.dense for trial in found.trials[2:7]} == {"float32"}
+    assert found.chosen.recipe.dense == "float32"
+    assert found.chosen.size_bytes == min(each.size_bytes for each in found.points)
+    faster = timed_search(artifact, tmp_path / "faster", limits, {"float32": 1.0, "int8_dynamic": 0.9})
+    assert {trial.recipe.dense for trial in faster.trials[2:7]} == {"int8"}
+    assert faster.chosen.recipe.dense == "int8"
+
+
+def test_a_disturbed_measurement_is_repeated_before_the_choice(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_p50=parse_latency_limit("100%", ""), max_drop=parse_max_drop("30%"))
+    factors = {"float32": 1.0, "int8_dynamic": 1.08}
+    found = timed_search(artifact, tmp_path / "search", limits, factors, disturbed=1.4)
+    assert found.chosen.recipe.dense == "float32"
+    assert found.chosen.size_bytes < found.original.size_bytes
+    assert found.chosen.latency is not None
+    assert found.chosen.latency.ratio("p50") == 1.0
+    assert {trial.recipe.dense for trial in found.rejected} == set()  # int8 is above in all repeats
+    (tried,) = [trial for trial in found.trials if trial.recipe == found.chosen.recipe]
+    assert tried == found.chosen
+
+
+def test_a_limit_of_latency_that_nothing_keeps_names_the_ratio(artifact: Artifact, tmp_path: Path) -> None:
+    limits = Limits(max_p50=parse_latency_limit("50%", ""), max_drop=parse_max_drop("30%"))
+    with pytest.raises(
+        GateError, match=r"none of 9 tried is.* exceeds --max-p50 50% \(it has 90%\)"
+    ) as refused:
+        timed_search(artifact, tmp_path / "search", limits, {"float32": 1.0, "int8_dynamic": 0.9})
+    assert "exceed --max-p50 alone" in refused.value.message

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from graphbox.compress.latency import Latency
 from graphbox.compress.recipe import Recipe
-from graphbox.compress.search import Latency, Trial, TrialLog
+from graphbox.compress.search import Trial, TrialLog
 from graphbox.errors import DoesNotFitError, FormatError
 
 

@@ -880,10 +880,25 @@ export interface components {
        */
       metric: number | null;
       /**
+       * P50 Ms
+       * @description largest median latency
+       */
+      p50_ms: number | null;
+      /**
+       * P50 Ratio
+       * @description the same, relative to that of the original in the same turns
+       */
+      p50_ratio: number | null;
+      /**
        * P99 Ms
        * @description largest 99th percentile of the latency
        */
       p99_ms: number | null;
+      /**
+       * P99 Ratio
+       * @description the same, relative to that of the original in the same turns
+       */
+      p99_ratio: number | null;
       /**
        * Size Bytes
        * @description largest size of a version

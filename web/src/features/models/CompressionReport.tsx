@@ -146,6 +146,8 @@ function SearchFacts({ report }: { report: Compression }) {
   const format = useFormat();
   const refused = report.tried.filter(({ state }) => state === "refused").length;
   const beyond = report.tried.filter(({ exceeds }) => exceeds.length > 0).length;
+  const hasRelativeLatency =
+    report.bounds.p50_ratio !== null || report.bounds.p99_ratio !== null;
   return (
     <Facts
       facts={[
@@ -155,6 +157,11 @@ function SearchFacts({ report }: { report: Compression }) {
             {report.limits.length === 0
               ? t("compression.noLimits")
               : report.limits.map((limit) => <span key={limit}>{limitText(limit, format)}</span>)}
+            {hasRelativeLatency && (
+              <Text span size="xs" c="dimmed">
+                {t("compression.relativeLatency")}
+              </Text>
+            )}
           </Group>,
         ],
         [t("compression.triedCount"), format.integer(report.tried.length)],
