@@ -101,10 +101,10 @@ def parse_latency_limit(given: float | str, option: str) -> LatencyLimit:
 
 def _check_latency_limit(given: Any) -> Any:
     try:
-        is_percent = parse_latency_limit(given, "").relative
+        limit = parse_latency_limit(given, "")
     except UsageError:
-        is_percent = False
-    if isinstance(given, str) and not is_percent:
+        limit = None
+    if limit is None or (isinstance(given, str) and not limit.relative):
         raise PydanticCustomError(
             "latency_limit", "expected milliseconds like 3, or like 100% of the original's"
         )

@@ -86,6 +86,21 @@ def test_codecs_that_others_beat_are_not_worth_trying() -> None:
     assert kept == ("float32", "float16", "int8", "int4_clustered", "int4", "int3", "int2")
 
 
+def test_with_a_limit_of_latency_plain_codecs_are_beaten_by_plain_ones_alone() -> None:
+    known = ("float32", "int8", "int4_clustered", "int4", "int4_int3_tiers", "int3", "int2")
+    errors = dict(zip(known, (0.0, 0.01, 0.05, 0.2, 0.1, 0.2, 0.2), strict=True))
+    assert worth_trying(known, 100_000, 64, errors) == (
+        "float32",
+        "int8",
+        "int4_clustered",
+        "int4_int3_tiers",
+        "int2",
+    )
+    errors |= {"int4": 0.15, "int3": 0.18}
+    kept = worth_trying(known, 100_000, 64, errors, is_latency_limited=True)
+    assert kept == known
+
+
 def test_the_most_precise_codec_and_unmeasured_ones_stay() -> None:
     known = ("float32", "int8", "int4", "int2")
     assert worth_trying(known, 10, 8, dict.fromkeys(known, 0.0)) == ("float32", "int2")

@@ -10,7 +10,7 @@ import pytest
 from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Limits
 from graphbox.compress.recipe import Recipe
-from graphbox.compress.search import Space
+from graphbox.compress.search import CodecCost, Space
 from graphbox.compress.search.additive import best_guess
 from graphbox.compress.search.trials import Trial
 from graphbox.config import LatencyLimit, parse_max_drop
@@ -104,6 +104,41 @@ def test_trials_that_say_nothing_are_passed_over() -> None:
     assert best_guess(SPACE, [other_space], limits, METRIC, 0.5, seed=0) is None
     guess = best_guess(SPACE, alone(), limits, METRIC, 0.5, seed=0)
     assert best_guess(SPACE, [*alone(), refused, other_space], limits, METRIC, 0.5, seed=0) == guess
+
+
+def test_with_known_costs_codecs_are_guessed_that_were_not_tried() -> None:
+    """Losses are multiples of squared errors: one trial for each table says all."""
+    codecs = ("float32", "int8", "int4", "int3", "int2")
+    errors = dict(zip(codecs, (0.0, 0.01, 0.1, 0.2, 0.4), strict=True))
+    costs = {
+        name: {codec: CodecCost(1000 - 200 * codecs.index(codec), errors[codec]) for codec in codecs}
+        for name in ("user", "item")
+    }
+    space = Space(tables=dict.fromkeys(costs, codecs), dense=("float32", "int8"), costs=costs)
+    weights = {"user": 0.1, "item": 1.0}
+
+    def trial(recipe: Recipe) -> Trial:
+        of = {name: recipe.tables.get(name, "float32") for name in costs}
+        size = 500 * (recipe.dense == "float32") + sum(costs[name][each].nbytes for name, each in of.items())
+        lost = sum(weights[name] * errors[each] ** 2 for name, each in of.items())
+        factor = 1.1 if recipe.dense == "int8" else 1.0
+        latency = Latency(factor, factor, factor, factor, 1.0, 1.0)
+        return Trial(
+            recipe, "ladder", "measured", size_bytes=size, metrics={METRIC: 0.5 - lost}, latency=latency
+        )
+
+    alone = [Recipe(), Recipe("int8"), *(Recipe(tables={name: "int2"}) for name in costs)]
+    trials = [trial(recipe) for recipe in alone]
+    limits = Limits(max_p50=LatencyLimit(1.0, relative=True), max_drop=parse_max_drop("0.0145"))
+    everything = [
+        trial(space.recipe({"dense": dense, "table.user": user, "table.item": item}))
+        for dense, user, item in itertools.product(space.dense, codecs, codecs)
+    ]
+    within = [each for each in everything if not limits.violations(each.figures, METRIC, 0.5)]
+    best = min(within, key=lambda each: (each.size_bytes, -each.metrics[METRIC]))
+    assert best.recipe.tables == {"user": "int3", "item": "int4"}
+    guess = best_guess(space, trials, limits, METRIC, 0.5, seed=0)
+    assert guess == best.recipe
 
 
 def test_of_very_many_recipes_random_ones_are_looked_at() -> None:
