@@ -2,9 +2,11 @@
 
 Models: a CTR network trained on UCI Adult (embeddings of 8 categorical columns and 6 numbers, then
 134-512-256-1; the part after the embeddings is measured), and a tower 512-1024-512-256-64 of random weights.
-Peers: ONNX Runtime with float32, the dynamic quantization of onnxruntime.quantization, torch eager. Latencies
-are medians of calls, the systems in turns; ``rate`` is calls per second of processor time, as the thread
-waits for nothing and other programs on the machine are not to count.
+Peers: ONNX Runtime with float32, the dynamic quantization of onnxruntime.quantization, torch eager; and where
+the package nncf is installed, NNCF's quantization of the model as OpenVINO has it, beside graphbox's
+int8_static, both in OpenVINO itself (``openvino alone``), as NNCF's model is no ONNX file that an adapter
+takes. Latencies are medians of calls, the systems in turns; ``rate`` is calls per second of processor time,
+as the thread waits for nothing and other programs on the machine are not to count.
 
     python -m benchmarks.compress_dense --root FOLDER_WITH_ADULT_CSV_GZ --json
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import io
 import logging
 import statistics
 import tempfile
@@ -22,6 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,6 +57,13 @@ CATEGORICAL = (
     "gender",
     "native-country",
 )
+OPENVINO_SETTINGS = {
+    "INFERENCE_NUM_THREADS": 1,
+    "NUM_STREAMS": 1,
+    "INFERENCE_PRECISION_HINT": "f32",
+    "PERFORMANCE_HINT": "LATENCY",
+}
+"""Those of graphbox's adapter."""
 NUMBERS = ("age", "fnlwgt", "educational-num", "capital-gain", "capital-loss", "hours-per-week")
 
 Floats = npt.NDArray[np.float32]
@@ -197,6 +208,47 @@ def peer_dynamic(model: bytes) -> bytes:
         return after.read_bytes()
 
 
+class OpenVinoAlone:
+    """A model in OpenVINO without graphbox, by one request.
+
+    Args:
+        model: one of OpenVINO's.
+    """
+
+    def __init__(self, model: Any) -> None:
+        import openvino
+
+        compiled = openvino.Core().compile_model(model, "CPU", OPENVINO_SETTINGS)
+        self._request = compiled.create_infer_request()
+
+    def run(self, feeds: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Return the output of a model with one."""
+        return {"y": self._request.infer(dict(feeds))[0]}
+
+
+def read_openvino(model: bytes) -> Any:
+    """Return an ONNX file as OpenVINO has it."""
+    import openvino
+
+    return openvino.Core().read_model(io.BytesIO(model))
+
+
+def peer_nncf(model: bytes, calibration: Calibration) -> tuple[Any, int] | None:
+    """Return the model as NNCF quantizes it with its defaults, and its bytes on disk; None: it is missing."""
+    if find_spec("nncf") is None:
+        return None
+    import nncf
+    import openvino
+
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    (feed,) = calibration.feeds
+    batches = [{"x": part} for part in np.array_split(feed["x"], 16)]
+    quantized = nncf.quantize(read_openvino(model), nncf.Dataset(batches))
+    with tempfile.TemporaryDirectory() as folder:
+        openvino.save_model(quantized, Path(folder) / "model.xml", compress_to_fp16=False)
+        return quantized, sum(path.stat().st_size for path in Path(folder).iterdir())
+
+
 def calls_per_second(call: Callable[[], object], seconds: float) -> Callable[[], float]:
     """Return a measurement: the inverse of the median processor time of a call."""
 
@@ -226,11 +278,19 @@ def measure_case(case: Case, as_json: bool, seconds: float) -> None:
         files[method.name] = convert_dense(method, original, case.calibration).model
     files["onnxruntime.quantization"] = peer_dynamic(original)
     with ExitStack() as stack:
-        programs = {name: stack.enter_context(open_on_cpu(model)) for name, model in files.items()}
+        programs: dict[str, Any] = {
+            name: stack.enter_context(open_on_cpu(model)) for name, model in files.items()
+        }
         for name in ("float32", "int8_static"):
             adapter, device = choose("openvino")
             program = compile_model(adapter, files[name], device, Options())
             programs[f"openvino {name}"] = stack.enter_context(program)
+        if (peer := peer_nncf(original, case.calibration)) is not None:
+            for name in ("float32", "int8_static"):
+                programs[f"openvino alone {name}"] = OpenVinoAlone(read_openvino(files[name]))
+            quantized, size = peer
+            programs["openvino alone nncf"] = OpenVinoAlone(quantized)
+            figure(f"{case.name} size", "nncf", size, "bytes", as_json)
         for name, program in programs.items():
             if name in files:
                 figure(f"{case.name} size", name, len(files[name]), "bytes", as_json)

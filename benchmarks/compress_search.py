@@ -45,7 +45,6 @@ from graphbox.deploy.bench import BatchLatency, bench_together
 from graphbox.pipeline.stages.compress import quality_of
 from graphbox.workspace import Workspace
 
-_NEURONS = (1.0, 0.75, 0.5, 0.25)
 _SHORTEST_S = 0.5
 """Before a kill; the longest is at first a quarter of the time that the search took."""
 _LONGER = 1.05
@@ -108,7 +107,7 @@ def space_of(trials: Sequence[Mapping[str, Any]], layers: Sequence[str]) -> Spac
         dense=tuple(dict.fromkeys(recipe["dense"] for recipe in recipes)),
         layers=tuple(layers),
         max_neighbors=(None, *sorted({recipe["max_neighbors"] for recipe in recipes} - {None}, reverse=True)),
-        kept_neurons=_NEURONS if any(recipe["kept_neurons"] < 1 for recipe in recipes) else (1.0,),
+        kept_neurons=tuple(sorted({recipe["kept_neurons"] for recipe in recipes}, reverse=True)),
     )
 
 

@@ -14,7 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from graphbox.artifact import Artifact
@@ -25,16 +25,20 @@ from graphbox.pipeline.stages.compress import quality_of
 from graphbox.workspace import Workspace
 
 CASES = (
-    (0.75, UNCHANGED),
-    (0.5, UNCHANGED),
-    (0.25, UNCHANGED),
-    (0.1, UNCHANGED),
-    (1.0, "int8_static"),
-    (1.0, "int4_weights"),
-    (0.5, "int4_weights"),
-    (0.25, "int4_weights"),
+    (0.75, False, UNCHANGED),
+    (0.75, True, UNCHANGED),
+    (0.5, False, UNCHANGED),
+    (0.5, True, UNCHANGED),
+    (0.25, False, UNCHANGED),
+    (0.25, True, UNCHANGED),
+    (0.125, True, UNCHANGED),
+    (1.0, False, "int8_static"),
+    (1.0, False, "int4_weights"),
+    (0.5, True, "int4_weights"),
+    (0.25, True, "int4_weights"),
+    (0.125, True, "int4_weights"),
 )
-"""Kept neurons and method."""
+"""Kept neurons, whether layers differ in them, and method."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,11 @@ def measure(workspace: Path, name: str, version: int) -> Iterator[Figures]:
             return Figures(str(recipe), size, None, metrics[0], metrics[1], seconds)
 
         yield figures(Recipe())
-        for kept, method in CASES:
-            tuned = figures(Recipe(method, kept_neurons=kept, tuned=True))
-            outcome = bench.parts.tuned[method, (), kept]
-            plain = figures(Recipe(method, kept_neurons=kept))
+        for kept, by_layer, method in CASES:
+            recipe = Recipe(method, kept_neurons=kept, by_layer=by_layer)
+            tuned = figures(replace(recipe, tuned=True))
+            outcome = bench.parts.tuned[recipe.key]
+            plain = figures(recipe)
             yield Figures(**{**asdict(plain), "error": outcome.before.rms_relative})
             yield Figures(**{**asdict(tuned), "error": outcome.after.rms_relative})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.dense import (
@@ -21,6 +22,7 @@ from graphbox.compress.dense import (
 )
 from graphbox.compress.dense.fine_tuning import FineTuned, fine_tune
 from graphbox.compress.dense.prune import prune_neurons
+from graphbox.compress.dense.widths import HiddenLayers, measure_hidden_layers
 from graphbox.compress.encoded_tables import EncodedTables
 from graphbox.compress.neighbors import ShortenedLists
 from graphbox.compress.popularity import popularity_of
@@ -51,6 +53,8 @@ __all__ = [
 AUTO = "auto"
 """Method of the ONNX part: the fastest that the target runs."""
 
+_ROWS_TO_FIT: Final = 4096
+
 
 @dataclass
 class Changes:
@@ -72,7 +76,7 @@ class Original:
         encoded: where encoded tables are kept; see `EncodedTables`.
 
     Attributes:
-        tuned: ONNX parts that were fine-tuned, by what recipes say of them: tables make no difference.
+        tuned: ONNX parts that were fine-tuned, by the key of `Recipe.dense_part`: tables make no difference.
     """
 
     def __init__(
@@ -89,8 +93,10 @@ class Original:
         self.tables = EncodedTables(artifact, encoded)
         has_feeds = model.num_queries and artifact.manifest.onnx is not None
         self.queries = queries or (Queries.of_model(model) if has_feeds else None)
-        self.tuned: dict[tuple[str, tuple[str, ...], float], FineTuned] = {}
+        self.tuned: dict[str, FineTuned] = {}
         self._calibration: Calibration | None = None
+        self._activations: Calibration | None = None
+        self._hidden_layers: HiddenLayers | None = None
 
     @property
     def float_onnx(self) -> bytes | None:
@@ -108,6 +114,19 @@ class Original:
         if self._calibration is None and self.queries is not None:
             self._calibration = Calibration.of_random(self.queries)
         return self._calibration
+
+    @property
+    def activations(self) -> Calibration | None:
+        """More feeds of real queries, for what is fitted to hidden layers by least squares."""
+        if self._activations is None and self.queries is not None:
+            self._activations = Calibration.of_random(self.queries, max_rows=_ROWS_TO_FIT)
+        return self._activations
+
+    def hidden_layers(self, model: bytes, feeds: Calibration) -> HiddenLayers:
+        """Return the hidden layers of the ONNX part, measured once."""
+        if self._hidden_layers is None:
+            self._hidden_layers = measure_hidden_layers(model, feeds)
+        return self._hidden_layers
 
 
 def table_choices(artifact: Artifact, name: str, given: str | None = None) -> tuple[str, ...]:
@@ -318,10 +337,15 @@ def _write_dense(original: Original, writer: ArtifactWriter, recipe: Recipe, cha
 
 
 def _pruned(original: Original, model: bytes, recipe: Recipe, changes: Changes) -> bytes:
-    if recipe.kept_neurons >= 1 or original.calibration is None:
+    feeds = original.activations
+    if recipe.kept_neurons >= 1 or feeds is None:
         return model
-    pruned = prune_neurons(model, original.calibration, recipe.kept_neurons)
-    changes.steps.append(f"neurons {100 * recipe.kept_neurons:g} %")
+    keep: float | dict[str, float] = recipe.kept_neurons
+    if recipe.by_layer:
+        keep = original.hidden_layers(model, feeds).shares(recipe.kept_neurons)
+    pruned = prune_neurons(model, feeds, keep)
+    neurons = ", ".join(f"{after} of {before}" for before, after in pruned.report.neurons.values())
+    changes.steps.append(f"neurons {100 * recipe.kept_neurons:g} % ({neurons})")
     return pruned.model
 
 
@@ -350,7 +374,7 @@ def _tuned(
     """
     if not recipe.tuned:
         return model
-    key = (recipe.dense, recipe.float_layers, recipe.kept_neurons)
+    key = recipe.dense_part.key
     if key not in original.tuned:
         original.tuned[key] = fine_tune(
             original.artifact.onnx_bytes(),

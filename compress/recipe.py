@@ -13,7 +13,7 @@ __all__ = ["UNCHANGED", "Recipe"]
 UNCHANGED = "float32"
 """Method that leaves a part as it is."""
 
-_LATER: Final = {"tuned": False, "max_neighbors": None}
+_LATER: Final = {"by_layer": False, "tuned": False, "max_neighbors": None}
 """Fields that recipes did not always have, with the value that stands for their absence: no part of a key."""
 
 
@@ -26,6 +26,8 @@ class Recipe:
         tables: codec of each table; tables that are not named stay as they are.
         float_layers: products of the ONNX part that stay float32.
         kept_neurons: fraction of the hidden neurons that are kept.
+        by_layer: whether layers differ in the fraction, with as many weights as with one for all; see
+            `graphbox.compress.dense.widths`.
         tuned: whether the ONNX part is trained for what was done to it, see
             `graphbox.compress.dense.fine_tuning`.
         max_neighbors: most neighbours that are kept of a node in a relation; None: all of them.
@@ -36,6 +38,7 @@ class Recipe:
     tables: Mapping[str, str] = field(default_factory=dict)
     float_layers: tuple[str, ...] = ()
     kept_neurons: float = 1.0
+    by_layer: bool = False
     tuned: bool = False
     max_neighbors: int | None = None
     unchanged: tuple[str, ...] = field(default=(), compare=False)
@@ -49,6 +52,16 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
+    def dense_part(self) -> Recipe:
+        """The recipe of the ONNX part alone, before fine-tuning."""
+        return Recipe(
+            dense=self.dense,
+            float_layers=self.float_layers,
+            kept_neurons=self.kept_neurons,
+            by_layer=self.by_layer,
+        )
+
+    @property
     def step(self) -> str:
         """Line for the lineage of a version that was written by the recipe."""
         return f"recipe {self.key}"
@@ -60,6 +73,7 @@ class Recipe:
             "tables": dict(self.tables),
             "float_layers": list(self.float_layers),
             "kept_neurons": self.kept_neurons,
+            "by_layer": self.by_layer,
             "tuned": self.tuned,
             "max_neighbors": self.max_neighbors,
             "unchanged": list(self.unchanged),
@@ -73,6 +87,7 @@ class Recipe:
             tables=dict(values["tables"]),
             float_layers=tuple(values["float_layers"]),
             kept_neurons=values["kept_neurons"],
+            by_layer=values.get("by_layer", False),
             tuned=values.get("tuned", False),
             max_neighbors=values.get("max_neighbors"),
             unchanged=tuple(values.get("unchanged", ())),
@@ -83,7 +98,8 @@ class Recipe:
         if self.float_layers:
             parts.append(f"float32: {', '.join(self.float_layers)}")
         if self.kept_neurons < 1:
-            parts.append(f"{100 * self.kept_neurons:g} % of the neurons")
+            by_layer = " by layer" if self.by_layer else ""
+            parts.append(f"{100 * self.kept_neurons:g} % of the neurons{by_layer}")
         if self.tuned:
             parts.append("fine-tuned")
         if self.max_neighbors is not None:

@@ -44,6 +44,7 @@ class CompressionRecipe(_Kept):
     tables: dict[str, str] = Field(description="codec of each table; those left out stay as they are")
     float_layers: list[str] = Field(description="layers of the ONNX part that stay float32")
     kept_neurons: float = Field(description="share of the hidden neurons that are kept")
+    by_layer: bool = Field(default=False, description="whether hidden layers differ in the share they keep")
     max_neighbors: int | None = Field(
         default=None, description="most neighbours that are kept of a node in a relation; null: all of them"
     )

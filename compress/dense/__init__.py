@@ -2,7 +2,8 @@
 
 A method converts the constant matrices that a model multiplies with; `convert_dense` compares the outputs.
 `default_dense` chooses a method for a target, `sensitivity` measures each layer, `prune_neurons` removes
-hidden neurons, `fine_tune` trains what these leave to answer like the original.
+hidden neurons, of each layer as many as `measure_hidden_layers` says, `fine_tune` trains what these leave to
+answer like the original.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from graphbox.compress.dense.layers import Layer, layers_of, sensitivity
 from graphbox.compress.dense.method import ConversionReport, ConvertedOnnx, DenseMethod, OutputError, Rounding
 from graphbox.compress.dense.prune import PrunedOnnx, PruneReport, prune_neurons
 from graphbox.compress.dense.registry import dense_method, dense_methods
+from graphbox.compress.dense.widths import HiddenLayers, measure_hidden_layers
 
 __all__ = [
     "Calibration",
@@ -22,6 +24,7 @@ __all__ = [
     "ConvertedOnnx",
     "DenseMethod",
     "FineTuned",
+    "HiddenLayers",
     "Layer",
     "OutputError",
     "PruneReport",
@@ -36,6 +39,7 @@ __all__ = [
     "dense_methods",
     "fine_tune",
     "layers_of",
+    "measure_hidden_layers",
     "output_error",
     "prune_neurons",
     "sensitivity",

@@ -1,36 +1,30 @@
 """Structured pruning: removes hidden neurons of MLP chains in an ONNX model by least squares.
 
-A chain is a product with a constant, elementwise operators on its result, and the products with constants
-that read it; nothing else may see the hidden values. Neurons leave both weights, so that the pruned model is
-an ordinary smaller one, which every runtime runs faster and which the other methods convert further.
+Neurons leave the weights on both sides (`graphbox.compress.dense.chains`), so that the pruned model is an
+ordinary smaller one, which every runtime runs faster and which the other methods convert further.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.compress.dense.calibration import Calibration
+from graphbox.compress.dense.chains import Chain, chains_of, kept_count, required_chains
 from graphbox.compress.dense.conversion import MAX_RMS_ERROR, output_error
 from graphbox.compress.dense.method import OutputError
 from graphbox.compress.dense.onnx_graph import Graph, Product
-from graphbox.compress.dense.refit import Moments, Refit, keep_neurons
+from graphbox.compress.dense.refit import Moments, Refit, keep_each
 from graphbox.compress.dense.values import inner_values
-from graphbox.errors import GateError, UnsupportedError, UsageError
+from graphbox.errors import GateError, UsageError
 
-__all__ = ["PruneReport", "PrunedOnnx", "prune_neurons"]
+__all__ = ["MULTIPLE", "PruneReport", "PrunedOnnx", "moments_of", "prune_neurons", "without_neurons"]
 
-_UNARY = frozenset(
-    {
-        *("Abs", "Celu", "Clip", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Identity"),
-        *("LeakyRelu", "Mish", "Neg", "Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Sqrt", "Tanh"),
-    }
-)
-_BINARY = frozenset({"Add", "Div", "Mul", "PRelu", "Pow", "Sub"})
+MULTIPLE = 8
+"""Kept neurons are rounded up to a multiple of it: registers are full."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +52,8 @@ class PrunedOnnx:
     report: PruneReport
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """A hidden layer: the product that computes it, the constants on it, the products that read it."""
-
-    first: Product
-    constants: tuple[str, ...]
-    following: tuple[Product, ...]
-
-
 def prune_neurons(
-    model: bytes, calibration: Calibration, keep: float | Mapping[str, float], *, multiple: int = 8
+    model: bytes, calibration: Calibration, keep: float | Mapping[str, float], *, multiple: int = MULTIPLE
 ) -> PrunedOnnx:
     """Remove hidden neurons and fit the following weights to the kept ones.
 
@@ -87,13 +72,8 @@ def prune_neurons(
         GateError: outputs of the pruned model are not finite, or have nothing in common with the original's.
         DataError: a weight or an output of the original is not finite.
     """
-    chains = _chains(Graph(model))
-    if not chains:
-        raise UnsupportedError(
-            "expected a model with a hidden layer between two products with constants, received none",
-            hint="only values between elementwise operators can be pruned; outputs and inputs stay",
-        )
-    shares = _shares(keep, [chain.first.weight for chain in chains], multiple)
+    chains = required_chains(Graph(model))
+    shares = _shares(keep, [chain.name for chain in chains], multiple)
     neurons: dict[str, tuple[int, int]] = {}
     pruned = model
     for name, share in shares.items():
@@ -110,7 +90,7 @@ def prune_neurons(
 
 def has_hidden_neurons(model: bytes) -> bool:
     """Return whether a model has a hidden layer that `prune_neurons` can prune."""
-    return bool(_chains(Graph(model)))
+    return bool(chains_of(Graph(model)))
 
 
 def _shares(keep: float | Mapping[str, float], names: list[str], multiple: int) -> dict[str, float]:
@@ -127,91 +107,53 @@ def _shares(keep: float | Mapping[str, float], names: list[str], multiple: int) 
     return {name: shares[name] for name in names if name in shares}
 
 
-def _chains(graph: Graph) -> list[_Chain]:
-    """Return the hidden layers that can be pruned, in the order of computation."""
-    products = graph.products()
-    found = [_chain(graph, product, products) for product in products]
-    return [chain for chain in found if chain is not None and _is_private(graph, chain)]
+def moments_of(model: bytes, chain: Chain, calibration: Calibration) -> Moments:
+    """Return the sums of a hidden layer's activations that least squares needs.
+
+    Raises:
+        UsageError: the feeds have no rows of the layer.
+    """
+    value, moments = chain.following[0].x, Moments(chain.neurons)
+    for values in inner_values(model, (value,), calibration):
+        moments.add(values[value])
+    if not moments.rows:
+        raise UsageError(
+            f"expected rows of the hidden layer `{chain.name}` in the calibration feeds, received none"
+        )
+    return moments
 
 
-def _chain(graph: Graph, first: Product, products: list[Product]) -> _Chain | None:
-    """Return the chain that a product begins; None: something else reads the hidden values."""
-    by_node = {product.node: product for product in products}
-    hidden, constants, following = {first.output}, [], []
-    if first.bias:
-        constants.append(first.bias)
-    for number, node in enumerate(graph.nodes):
-        if not hidden & set(graph.names_read(node)) or number == first.node:
-            continue
-        product = by_node.get(number)
-        if product is not None and product.x in hidden and product.bias not in hidden:
-            following.append(product)
-            continue
-        added = _elementwise(graph, node, hidden, first.columns)
-        if added is None:
-            return None
-        constants += added
-        hidden.update(node.output)
-    is_seen = bool(hidden & set(graph.outputs()))
-    plain = first.is_plain and all(each.is_plain and each.rows == first.columns for each in following)
-    same_value = len({product.x for product in following}) == 1
-    sliced = all(_is_vector(graph, name, first.columns) is not None for name in constants)
-    if is_seen or not plain or not same_value or not sliced:
-        return None
-    return _Chain(first, tuple(constants), tuple(following))
+def without_neurons(model: bytes, name: str, moments: Moments, counts: Sequence[int]) -> list[bytes]:
+    """Return models with fewer neurons in one layer, and what reads it fitted to the kept ones.
 
-
-def _elementwise(graph: Graph, node: Any, hidden: set[str], neurons: int) -> list[str] | None:
-    """Return the constants of an elementwise node on hidden values; None: it is something else."""
-    if node.domain or len(node.output) != 1:
-        return None
-    if node.op_type in _UNARY:
-        return []  # further inputs, of Clip, are scalars
-    if node.op_type not in _BINARY:
-        return None
-    others = [name for name in node.input if name not in hidden]
-    return others if all(_is_vector(graph, name, neurons) is not None for name in others) else None
-
-
-def _is_vector(graph: Graph, name: str, neurons: int) -> bool | None:
-    """Return True for a constant with a number for each neuron, False for one number, None for others."""
-    array = graph.array(name)
-    if array is None:
-        return None
-    if array.size == 1:
-        return False
-    return True if array.shape[-1:] == (neurons,) and array.size == neurons else None
-
-
-def _is_private(graph: Graph, chain: _Chain) -> bool:
-    """Return whether the weights that would change belong to this chain alone."""
-    weights = [chain.first.weight, *(product.weight for product in chain.following)]
-    return all(graph.readers(name) == 1 for name in weights)
+    Args:
+        model: a float32 ONNX file's content.
+        name: of the hidden layer.
+        moments: of its activations, see `moments_of`.
+        counts: neurons to keep in each of the models, descending.
+    """
+    graph = Graph(model)
+    chain = next(each for each in chains_of(graph) if each.name == name)
+    joined = np.concatenate([graph.matrix(product) for product in chain.following], axis=1)
+    has_bias = all(_own_bias(graph, product) is not None for product in chain.following)
+    models = []
+    for refit in keep_each(moments, joined, counts, has_bias=has_bias):
+        pruned = Graph(model)
+        _replace(pruned, chain, refit, has_bias)
+        models.append(pruned.finished())
+    return models
 
 
 def _pruned(
     model: bytes, name: str, calibration: Calibration, share: float, multiple: int
 ) -> tuple[bytes, tuple[int, int]]:
     """Return the model with fewer neurons in one layer, and their numbers before and after."""
-    graph = Graph(model)
-    chain = next(each for each in _chains(graph) if each.first.weight == name)
-    neurons = chain.first.columns
-    count = min(neurons, -(-max(1, round(share * neurons)) // multiple) * multiple)
-    if count == neurons:
-        return model, (neurons, neurons)
-    value = chain.following[0].x
-    moments = Moments(neurons)
-    for values in inner_values(model, (value,), calibration):
-        moments.add(values[value])
-    if not moments.rows:
-        raise UsageError(
-            f"expected rows of the hidden layer `{name}` in the calibration feeds, received none"
-        )
-    joined = np.concatenate([graph.matrix(product) for product in chain.following], axis=1)
-    has_bias = all(_own_bias(graph, product) is not None for product in chain.following)
-    refit = keep_neurons(moments, joined, count, has_bias=has_bias)
-    _replace(graph, chain, refit, has_bias)
-    return graph.finished(), (neurons, count)
+    chain = next(each for each in chains_of(Graph(model)) if each.name == name)
+    count = kept_count(chain.neurons, share, multiple)
+    if count == chain.neurons:
+        return model, (count, count)
+    (pruned,) = without_neurons(model, name, moments_of(model, chain, calibration), (count,))
+    return pruned, (chain.neurons, count)
 
 
 def _own_bias(graph: Graph, product: Product) -> npt.NDArray[np.float32] | None:
@@ -220,7 +162,7 @@ def _own_bias(graph: Graph, product: Product) -> npt.NDArray[np.float32] | None:
     return bias.reshape(-1) if bias is not None and bias.size == product.columns else None
 
 
-def _replace(graph: Graph, chain: _Chain, refit: Refit, has_bias: bool) -> None:
+def _replace(graph: Graph, chain: Chain, refit: Refit, has_bias: bool) -> None:
     """Write the weights and constants of the kept neurons under new names or the old one of a weight."""
     nodes = graph.nodes
     first = graph.matrix(chain.first)[:, refit.kept]

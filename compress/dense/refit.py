@@ -9,17 +9,19 @@ of the others are updated, and so on: two neurons that stand in for each other a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Moments", "Refit", "keep_neurons"]
+__all__ = ["Moments", "Refit", "keep_each", "keep_neurons"]
 
 _RIDGE = 1e-4
 """Relative to the mean squared activation; keeps correlated neurons and few rows from exploding weights."""
 _SMALLEST_RIDGE = 1e-9
 _REMOVALS_BEFORE_COPY = 32
+_TINY = np.finfo(np.float64).tiny
 
 Doubles = npt.NDArray[np.float64]
 
@@ -67,35 +69,53 @@ def keep_neurons(moments: Moments, weight: npt.NDArray[np.float32], count: int, 
         count: neurons to keep, at least 1.
         has_bias: whether the next layer can add to its outputs.
     """
+    return keep_each(moments, weight, (count,), has_bias=has_bias)[0]
+
+
+def keep_each(
+    moments: Moments, weight: npt.NDArray[np.float32], counts: Sequence[int], *, has_bias: bool
+) -> list[Refit]:
+    """Do `keep_neurons` for several counts, in the time of the smallest one.
+
+    Args:
+        moments: of the activations.
+        weight: float32 [neurons, m].
+        counts: numbers of neurons to keep, descending.
+        has_bias: whether the next layer can add to its outputs.
+    """
     gram = moments.second(centred=has_bias)
     ridge = _RIDGE * float(np.trace(gram)) / len(gram)
     # Neurons that are constant on the calibration feeds have no variance to be relative to.
     ridge += _SMALLEST_RIDGE * float(np.trace(moments.second(centred=False))) / len(gram) or 1.0
     target = weight.astype(np.float64)
-    kept = _cheapest_removed(gram + ridge * np.eye(len(gram)), target, count)
-    fitted = _fitted(gram, target, kept, ridge)
     mean = moments.sums / moments.rows
-    bias = mean @ target - mean[kept] @ fitted if has_bias else np.zeros(target.shape[1])
-    return Refit(kept, fitted, bias)
+    refits = []
+    for kept in _cheapest_removed(gram + ridge * np.eye(len(gram)), target, counts):
+        fitted = _fitted(gram, target, kept, ridge)
+        bias = mean @ target - mean[kept] @ fitted if has_bias else np.zeros(target.shape[1])
+        refits.append(Refit(kept, fitted, bias))
+    return refits
 
 
-def _cheapest_removed(curvature: Doubles, target: Doubles, count: int) -> npt.NDArray[np.int64]:
-    """Return the neurons that are left when the cheapest one is removed again and again."""
+def _cheapest_removed(
+    curvature: Doubles, target: Doubles, counts: Sequence[int]
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the neurons that are left when the cheapest one is removed again and again, at each count."""
     inverse, fitted = np.linalg.inv(curvature), target.copy()
     kept = np.arange(len(target))
-    while len(kept) > count:
-        removals = min(_REMOVALS_BEFORE_COPY, len(kept) - count)
-        is_kept = np.ones(len(kept), bool)
-        for _ in range(removals):
-            cost = np.square(fitted).sum(axis=1) / np.maximum(np.diag(inverse), np.finfo(np.float64).tiny)
-            cost[~is_kept] = np.inf
-            cheapest = int(cost.argmin())
-            is_kept[cheapest] = False
-            column = inverse[:, cheapest] / inverse[cheapest, cheapest]
-            fitted -= np.outer(column, fitted[cheapest])
-            inverse -= np.outer(column, inverse[cheapest])
-        kept, fitted, inverse = kept[is_kept], fitted[is_kept], inverse[np.ix_(is_kept, is_kept)]
-    return kept
+    for count in counts:
+        while len(kept) > count:
+            is_kept = np.ones(len(kept), bool)
+            for _ in range(min(_REMOVALS_BEFORE_COPY, len(kept) - count)):
+                cost = np.square(fitted).sum(axis=1) / np.maximum(np.diag(inverse), _TINY)
+                cost[~is_kept] = np.inf
+                cheapest = int(cost.argmin())
+                is_kept[cheapest] = False
+                column = inverse[:, cheapest] / inverse[cheapest, cheapest]
+                fitted -= np.outer(column, fitted[cheapest])
+                inverse -= np.outer(column, inverse[cheapest])
+            kept, fitted, inverse = kept[is_kept], fitted[is_kept], inverse[np.ix_(is_kept, is_kept)]
+        yield kept
 
 
 def _fitted(gram: Doubles, target: Doubles, kept: npt.NDArray[np.int64], ridge: float) -> Doubles:

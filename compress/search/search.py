@@ -177,20 +177,16 @@ def _to_tune(space: Space, log: TrialLog, limits: Limits, metric: str, original:
 
     The nearest to the limits comes first. An ONNX part is tried so once, whatever the tables beside it.
     """
-    tried = {_dense_part(trial.recipe) for trial in log if trial.recipe.tuned}
+    tried = {trial.recipe.dense_part.key for trial in log if trial.recipe.tuned}
     excess: dict[str, tuple[float, Recipe]] = {}
     for trial in log:
         tuned = space.tuned(trial.recipe) if trial.state == "measured" else None
-        if tuned is None or _dense_part(tuned) in tried:
+        if tuned is None or tuned.dense_part.key in tried:
             continue
         violations = limits.violations(trial.figures, metric, original)
         if violations and all(each.is_of_quality for each in violations):
             excess[tuned.key] = sum(each.excess for each in violations), tuned
     return min(excess.values(), key=lambda each: each[0])[1] if excess else None
-
-
-def _dense_part(recipe: Recipe) -> tuple[str, tuple[str, ...], float]:
-    return recipe.dense, recipe.float_layers, recipe.kept_neurons
 
 
 def _proposed(

@@ -54,7 +54,7 @@ class Space:
         tables: codecs of each table, the largest first.
         dense: methods of the ONNX part, the most precise first; only ``float32`` where there is none.
         layers: quantizable products of the ONNX part, the most sensitive first.
-        kept_neurons: fractions of the hidden neurons.
+        kept_neurons: fractions of the hidden neurons, divided among the layers.
         can_tune: whether the ONNX part can be fine-tuned.
         max_neighbors: most neighbours that are kept of a node in a relation, None first: all of them.
         base: method of the ONNX part beside which the other parts are tried; None: the first that converts
@@ -98,6 +98,7 @@ class Space:
             tables={name: codec for name, codec in codecs.items() if codec != UNCHANGED},
             float_layers=tuple(sorted(self.layers[:float_layers])),
             kept_neurons=kept,
+            by_layer=kept < 1,
             max_neighbors=int(values.get("max_neighbors", self.max_neighbors[0] or _ALL_NEIGHBORS)) or None,
             tuned=bool(values.get("tuned", False)) and self._gains(dense, kept),
             unchanged=tuple(name for name, codec in codecs.items() if codec == UNCHANGED),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from graphbox.deploy import DeployedModel
 
 _FORMAT = 2
-_NEURONS = (1.0, 0.75, 0.5, 0.25)
+_NEURONS = (1.0, 0.75, 0.5, 0.25, 0.125)
 
 
 @dataclass(frozen=True)

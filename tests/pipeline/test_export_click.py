@@ -13,11 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from graphbox.artifact import Artifact, FieldsForm
+from graphbox.compress.dense import layers_of
+from graphbox.compress.recipe import Recipe
+from graphbox.compress.search import Target, Workbench
 from graphbox.deploy import DeployedClick, open_click, open_encoder
 from graphbox.deploy.field_columns import columns_of_rows
 from graphbox.errors import InvalidRequestError, UnsupportedError
 from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
+from graphbox.pipeline.stages.compress import quality_of
 from graphbox.pipeline.training_queries import training_queries
 from graphbox.train import ClickSplit, load_trained
 from graphbox.workspace import Workspace
@@ -42,7 +46,7 @@ tasks:
 models:
   fm: {kind: deepfm, task: click, epochs: 1, dim: 4, hidden: [8], average_decay: 0.9}
   cross: {kind: dcn, task: click, epochs: 1, dim: 4, hidden: [8], rank: 3, structure: stacked}
-  wide: {kind: wide_and_deep, task: click, epochs: 1, dim: 4, hidden: [8], crosses: [[user, hour]],
+  wide: {kind: wide_and_deep, task: click, epochs: 1, dim: 4, hidden: [32, 24], crosses: [[user, hour]],
          features: [user, hour, words]}
 export:
   log-fm: {model: fm, parity_rows: 50}
@@ -279,3 +283,35 @@ def test_training_queries_are_the_rows_of_the_training_part(workspace: Workspace
     assert set(received) == set(expected)
     for name, values in expected.items():
         np.testing.assert_array_equal(received[name], values)
+
+
+def test_hidden_layers_of_a_version_are_narrowed_by_layer(
+    workspace: Workspace, report: RunReport, tmp_path: Path
+) -> None:
+    """The version has no more weights than with half of each layer."""
+    parent = workspace.model("log-wide", 1)
+    quality = quality_of(workspace, parent)
+    assert quality.evaluate is not None
+    recipe = Recipe(kept_neurons=0.5, by_layer=True)
+    with Workbench(
+        Artifact.open(parent.path),
+        tmp_path / "models",
+        Target(),
+        quality.evaluate,
+        quality.metric,
+        quality.queries,
+    ) as bench:
+        assert bench.can_prune
+        with bench.built(recipe, "half") as built:
+            before, after = (
+                {each.name: each.columns for each in layers_of(artifact.onnx_bytes())}
+                for artifact in (bench.parts.artifact, built)
+            )
+            step = built.manifest.lineage.steps[-2]
+            assert built.manifest.lineage.steps[-1] == recipe.step
+        trial = bench.try_recipe(recipe, "ladder")
+    hidden = [name for name, columns in before.items() if columns in (32, 24)]
+    assert step == f"neurons 50 % ({', '.join(f'{after[name]} of {before[name]}' for name in hidden)})"
+    assert sum(after[name] for name in hidden) < 32 + 24
+    assert trial.state == "measured"
+    assert trial.size_bytes < parent.size_bytes

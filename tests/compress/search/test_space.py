@@ -69,7 +69,7 @@ def test_probes_are_each_table_alone_in_its_smallest_codec() -> None:
     assert probes(Space(tables={"user": ("float32", "int8")})) == {}
     alone = list(parts_alone(SPACE))
     assert Recipe("int8") in alone
-    assert Recipe("int8", kept_neurons=0.5) in alone
+    assert Recipe("int8", kept_neurons=0.5, by_layer=True) in alone
 
 
 TUNABLE = Space(
@@ -129,3 +129,21 @@ def test_recipes_of_before_there_was_a_bound_of_neighbors_are_the_same() -> None
     assert recipe.key == "7c7d6c95d099bfea"  # by which versions that were written then are found
     assert Recipe("int8", {"item": "int4"}, ("first",), 0.5, max_neighbors=8).key != recipe.key
     assert str(Recipe(max_neighbors=8)) == "dense float32; tables as they are; at most 8 neighbours"
+
+
+def test_recipes_of_before_layers_differed_are_read_and_left_alone() -> None:
+    """Their trials are shown; a search does not continue with them, as it narrows by layer."""
+    before = {
+        key: value for key, value in Recipe("int8", kept_neurons=0.5).as_dict().items() if key != "by_layer"
+    }
+    recipe = Recipe.of_dict(before)
+    assert recipe == Recipe("int8", kept_neurons=0.5)
+    assert recipe not in SPACE
+    by_layer = SPACE.recipe({"dense": "int8", "kept_neurons": 0.5})
+    assert by_layer == Recipe("int8", kept_neurons=0.5, by_layer=True)
+    assert by_layer.key != recipe.key
+    assert str(recipe) == "dense int8; tables as they are; 50 % of the neurons"
+    assert str(by_layer) == "dense int8; tables as they are; 50 % of the neurons by layer"
+    assert not SPACE.recipe({"dense": "int8"}).by_layer
+    tuned = Recipe("int8", {"user": "int4"}, kept_neurons=0.5, by_layer=True, tuned=True, max_neighbors=4)
+    assert tuned.dense_part == by_layer

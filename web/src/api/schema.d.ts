@@ -1037,6 +1037,12 @@ export interface components {
      */
     CompressionRecipe: {
       /**
+       * By Layer
+       * @description whether hidden layers differ in the share they keep
+       * @default false
+       */
+      by_layer: boolean;
+      /**
        * Dense
        * @description method of the ONNX part; `float32`: it stays as it is
        */

@@ -28,6 +28,7 @@ function point(
       tables: { package: codec },
       float_layers: [],
       kept_neurons: 1,
+      by_layer: false,
       max_neighbors: null,
       tuned: false,
       unchanged: ["tag"],
