@@ -44,6 +44,7 @@ class RowPrecision(StrEnum):
     INT2_CLUSTERED = "int2_clustered"
     INT2 = "int2"
     RESIDUAL16 = "residual16"
+    INT4_PRUNED = "int4_pruned"
     RESIDUAL8 = "residual8"
 
 
