@@ -143,6 +143,8 @@ def encoders() -> dict[str, Encoder]:
     found = {"float32": of_name("float32")} | {name: of_name(name) for name in PLAIN_CODECS}
     found["tiered 25 % int4, int2"] = of_tiers("int4_rotated", "int2_rotated", 0.25)
     found["tiered 50 % int4, int2"] = of_tiers("int4_rotated", "int2_rotated", 0.5)
+    found["tiered 25 % int4, pruned"] = of_tiers("int4_rotated", "clustered(mean)", 0.25)
+    found["tiered 50 % int4, pruned"] = of_tiers("int4_rotated", "clustered(mean)", 0.5)
     if importlib.util.find_spec("faiss") is not None:
         for books in (8, 16):
             found[f"residual({books})"] = of_books(books)

@@ -98,6 +98,8 @@ def codecs_of(rows: int) -> dict[str, RowCodec]:
     popularity = np.random.default_rng(4).random(rows)
     found["tiered"] = TieredCodec(found["int4"], found["int2"], popularity)
     found["clustered"] = ClusteredCodec(found["int4"])
+    found["clustered tiers"] = ClusteredCodec(found["tiered"])
+    found["pruned"] = TieredCodec(found["int4"], row_codec("clustered(mean)"), popularity)
     if rows >= SMALLEST_RESIDUAL and importlib.util.find_spec("faiss") is not None:
         found["residual"] = ResidualCodec(RESIDUAL_BOOKS, beam=1)
     return found

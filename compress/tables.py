@@ -46,11 +46,12 @@ CODEC_OF_PRECISION: Final[Mapping[str, RowCodec]] = {
     "int2": row_codec("int2_rotated"),
     # A wider beam took twice the time and left the error as it was, on two tables of the demo's model.
     "residual16": ResidualCodec(16, beam=1),
+    "int4_pruned": row_codec("tiered(int4_rotated,clustered(mean))"),
     "residual8": ResidualCodec(8, beam=1),
 }
 """By precision, the largest rows first."""
 
-TIERED_PRECISIONS: Final[tuple[str, ...]] = ("int4_int3_tiers", "int3_int2_tiers")
+TIERED_PRECISIONS: Final[tuple[str, ...]] = ("int4_int3_tiers", "int3_int2_tiers", "int4_pruned")
 """Those that need to know which rows are popular."""
 
 TRAINED_PRECISIONS: Final[tuple[str, ...]] = ("residual16", "residual8")

@@ -443,6 +443,10 @@ class StoredRows:
         """
 
     @staticmethod
+    def of_same(row: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: int) -> StoredRows:
+        """So many times the same row, float32[dim]."""
+
+    @staticmethod
     def of_tiers(is_hot: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], hot: StoredRows, cold: StoredRows) -> StoredRows:
         """
         A bit of uint8[(n + 7) / 8] for each row, set for the rows of `hot`; the others are those of `cold`.

@@ -132,6 +132,7 @@ RowPrecision: TypeAlias = Literal[
     "int2_clustered",
     "int2",
     "residual16",
+    "int4_pruned",
     "residual8",
 ]
 """Precision of embedding rows."""
@@ -194,8 +195,9 @@ class CompressConfig(Section):
     where `"*"` stands for the others; without it they stay as they are, or are searched. Integers have a
     scale and a bias for each row; int4, int3 and int2 rotate rows first. `clustered`: the centroid of a row's
     cluster is subtracted before, which makes the error smaller where rows lie in clusters. `tiers`: the same,
-    with more bits for the quarter of the rows that is read most. `residual`: 16 or 8 bytes a row and
-    codebooks that faiss trains (graphbox[ann]), for tables that are smaller so than in int2."""
+    with more bits for the quarter of the rows that is read most. `pruned`: of all rows but that quarter only
+    the cluster is kept. `residual`: 16 or 8 bytes a row and codebooks that faiss trains (graphbox[ann]), for
+    tables that are smaller so than in int2."""
     max_neighbors: PositiveInt | None = None
     """Most neighbours that an encoder keeps of a node in a relation: those whose mean is closest to that of
     all. Without it all are kept."""

@@ -18,6 +18,7 @@ from graphbox.row_codecs.codec import (
 from graphbox.row_codecs.float16 import Float16Codec
 from graphbox.row_codecs.float32 import Float32Codec
 from graphbox.row_codecs.int8_rowwise import Int8RowwiseCodec
+from graphbox.row_codecs.mean import MeanCodec
 from graphbox.row_codecs.registry import CODEC_NAMES, row_codec
 from graphbox.row_codecs.residual import ResidualCodec, can_train_codebooks
 from graphbox.row_codecs.rotated import RotatedCodec
@@ -33,6 +34,7 @@ __all__ = [
     "Float16Codec",
     "Float32Codec",
     "Int8RowwiseCodec",
+    "MeanCodec",
     "ResidualCodec",
     "RotatedCodec",
     "RowCodec",

@@ -12,6 +12,7 @@ from graphbox.row_codecs.codec import RowCodec
 from graphbox.row_codecs.float16 import Float16Codec
 from graphbox.row_codecs.float32 import Float32Codec
 from graphbox.row_codecs.int8_rowwise import Int8RowwiseCodec
+from graphbox.row_codecs.mean import MeanCodec
 from graphbox.row_codecs.residual import ResidualCodec
 from graphbox.row_codecs.rotated import RotatedCodec
 from graphbox.row_codecs.tiered import TieredCodec
@@ -27,6 +28,7 @@ _PLAIN: Final[dict[str, RowCodec]] = {
         RotatedCodec(4),
         RotatedCodec(3),
         RotatedCodec(2),
+        MeanCodec(),
     )
 }
 _OF_PARAMETERS: Final[dict[str, Callable[[list[str]], RowCodec]]] = {

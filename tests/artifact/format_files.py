@@ -190,6 +190,7 @@ def tensor_answers(model: DeployedModel) -> dict[str, Any]:
 if __name__ == "__main__":
     path = FOLDER / "expected.json"
     expected = json.loads(path.read_text()) | write(FOLDER) | write_tensors(FOLDER)
-    expected |= write_rows(FOLDER, 1, [name for name in CODECS if "clustered" not in name])
-    expected |= write_rows(FOLDER, 2, [name for name in CODECS if "clustered" in name]) | write_packed(FOLDER)
+    expected |= write_packed(FOLDER)
+    for number, codecs in enumerate((CODECS[:9], CODECS[9:12], CODECS[12:]), start=1):
+        expected |= write_rows(FOLDER, number, codecs)
     path.write_text(json.dumps(expected, indent=1) + "\n")

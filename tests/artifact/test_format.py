@@ -56,7 +56,7 @@ def test_bare_tensors_of_version_1_still_give_the_same_outputs() -> None:
         np.testing.assert_allclose(tensor_answers(model)["score"], expected["outputs"]["score"], atol=1e-5)
 
 
-@pytest.mark.parametrize("version", ["rows/1", "rows/2"])
+@pytest.mark.parametrize("version", ["rows/1", "rows/2", "rows/3"])
 def test_rows_of_all_codecs_are_still_the_same(version: str) -> None:
     expected = EXPECTED[version]
     artifact = Artifact.open(FOLDER / version)

@@ -29,12 +29,13 @@ def test_every_precision_has_a_codec() -> None:
         "clustered(int2_rotated)",
         "int2_rotated",
         "residual(16)",
+        "tiered(int4_rotated,clustered(mean))",
         "residual(8)",
     ]
     sizes = [codec.bytes_of(1_000_000, 64) for codec in CODEC_OF_PRECISION.values()]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[2:5] == [68_000_000, 37_032_832, 36_000_064]
-    assert sizes[-2:] == [16_000_000 + 16 * 256 * 64 * 4, 8_000_000 + 8 * 256 * 64 * 4]
+    assert sizes[-3:] == [16_000_000 + 16 * 256 * 64 * 4, 9_907_960, 8_000_000 + 8 * 256 * 64 * 4]
 
 
 def test_codebooks_suit_a_table_that_they_make_smaller() -> None:
@@ -80,10 +81,17 @@ def test_codecs_that_others_beat_are_not_worth_trying() -> None:
         "int4": 0.1,
         "int2": 0.5,
     }
-    assert worth_trying(known, 100_000, 64, errors) == ("float32", "float16", "int8", "int4", "int2")
+    assert worth_trying(known, 100_000, 64, errors) == (
+        "float32",
+        "float16",
+        "int8",
+        "int4",
+        "int2",
+        "int4_pruned",
+    )
     clustered = errors | {"int4_clustered": 0.05, "int3": 0.2}
     kept = worth_trying(known, 100_000, 64, clustered)
-    assert kept == ("float32", "float16", "int8", "int4_clustered", "int4", "int3", "int2")
+    assert kept == ("float32", "float16", "int8", "int4_clustered", "int4", "int3", "int2", "int4_pruned")
 
 
 def test_with_a_limit_of_latency_plain_codecs_are_beaten_by_plain_ones_alone() -> None:

@@ -20,6 +20,11 @@ CODECS: Final = (
     "clustered(int3_rotated)",
     "clustered(tiered(int4_rotated,int2_rotated))",
     "tiered(clustered(int4_rotated),residual(2))",
+    "clustered(residual(2))",
+    "mean",
+    "tiered(int4_rotated,clustered(mean))",
+    "clustered(tiered(int3_rotated,mean))",
+    "clustered(tiered(clustered(int2_rotated),mean))",
 )
 DIMS: Final = (1, 2, 3, 5, 7, 63, 64, 65, 100, 128, 300)
 
@@ -28,8 +33,11 @@ Float32 = npt.NDArray[np.float32]
 
 def random_arrays(codec: str, rows: int, dim: int, random: np.random.Generator) -> dict[str, Any]:
     """Return arrays of a table that any content is allowed in, with random content."""
-    if codec in {"float32", "float16"}:
-        return {"rows.npy": random.standard_normal((rows, dim), np.float32).astype(codec)}
+    if codec in {"float32", "float16", "mean"}:
+        plain = random.standard_normal((rows, dim), np.float32)
+        return (
+            {"mean.npy": plain.sum(0).astype("<f2")} if codec == "mean" else {"rows.npy": plain.astype(codec)}
+        )
     factors = random.standard_normal((rows, 2)).astype(np.float16)
     if codec == "int8_rowwise":
         return {"codes.npy": random.integers(0, 256, (rows, dim), np.uint8), "scale_bias.npy": factors}
@@ -73,8 +81,9 @@ def tiers_of(codec: str) -> tuple[str, str]:
 
 def decoded(codec: str, arrays: dict[str, Any], rows: int, dim: int) -> Float32:
     """Return the rows of a table, float32 [rows, dim], each operation rounded to float32."""
-    if codec in {"float32", "float16"}:
-        return np.asarray(arrays["rows.npy"], np.float32)
+    if codec in {"float32", "float16", "mean"}:
+        plain = arrays["rows.npy"] if "rows.npy" in arrays else np.tile(arrays["mean.npy"], (rows, 1))
+        return np.asarray(plain, np.float32)
     if codec == "int8_rowwise":
         factors = arrays["scale_bias.npy"].astype(np.float32)
         return np.asarray(arrays["codes.npy"].astype(np.float32) * factors[:, :1] + factors[:, 1:])

@@ -42,6 +42,21 @@ def test_lookups_are_those_of_the_definition(codec: str) -> None:
         np.testing.assert_array_equal(found[6:].view(np.int32), expected[index[6:]])
 
 
+@pytest.mark.parametrize("codec", [name for name in CODECS if "(" in name])
+@pytest.mark.usefixtures("instruction_set")
+def test_lookups_of_any_number_of_rows_are_those_of_the_definition(codec: str) -> None:
+    random = np.random.default_rng(5)
+    arrays = random_arrays(codec, 700, 24, random)
+    stored = open_rows(row_codec(codec), arrays, TableShape(700, 24))
+    expected = decoded(codec, arrays, 700, 24).view(np.int32)
+    for count in (0, 1, 3, 15, 16, 17, 31, 32, 33, 47, 64, 65, 1500):
+        index = random.integers(0, 700, count)
+        out = np.full((count, 26), np.nan, np.float32)
+        stored.rows(index, out[:, :24])
+        np.testing.assert_array_equal(out[:, :24].view(np.int32), expected[index])
+        assert np.isnan(out[:, 24:]).all()
+
+
 def test_other_instruction_sets_are_refused() -> None:
     with pytest.raises(UsageError, match=r"expected one of instruction_sets\(\), received avx9"):
         _core.use_instruction_set("avx9")

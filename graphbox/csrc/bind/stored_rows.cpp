@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "rows/elementwise_rows.h"
 #include "rows/residual_rows.h"
 #include "rows/rotated_rows.h"
+#include "rows/same_rows.h"
 #include "rows/tiered_rows.h"
 
 namespace graphbox::bind {
@@ -99,6 +101,14 @@ RowArrays of_rotated(int bits, InputArray<std::uint8_t, 2> packed, InputArray<st
   return {std::make_shared<const RotatedRows>(RotatedArrays{
               bits, packed.data(), signs.data(), static_cast<std::int64_t>(packed.shape(0)), dim}),
           {nb::ndarray<nb::ro>(packed), nb::ndarray<nb::ro>(signs)}};
+}
+
+RowArrays of_same(InputArray<float> row, std::int64_t rows) {
+  const std::span<const float> values = view(row);
+  if (rows < 0 || !std::all_of(values.begin(), values.end(), [](float each) { return std::isfinite(each); })) {
+    throw Error(ErrorKind::kUsage, "expected a finite row and at least 0 rows, received others", "row");
+  }
+  return {std::make_shared<const SameRows>(row.data(), rows, row.shape(0)), {nb::ndarray<nb::ro>(row)}};
 }
 
 RowArrays of_tiers(InputArray<std::uint8_t> is_hot, const RowArrays& hot, const RowArrays& cold) {
@@ -271,6 +281,8 @@ void add_stored_rows(nb::module_& module) {
       .def_static("of_rotated", &of_rotated, nb::arg("bits"), nb::arg("packed").noconvert(),
                   nb::arg("signs").noconvert(),
                   "Scale, bias and codes of 2, 3 or 4 bits, uint8[n, bytes of a row]; signs int8[dim].")
+      .def_static("of_same", &of_same, nb::arg("row").noconvert(), nb::arg("rows"),
+                  "So many times the same row, float32[dim].")
       .def_static("of_tiers", &of_tiers, nb::arg("is_hot").noconvert(), nb::arg("hot"), nb::arg("cold"),
                   "A bit of uint8[(n + 7) / 8] for each row, set for the rows of `hot`; the others are those of `cold`.")
       .def_static("of_clusters", &of_clusters, nb::arg("clusters").noconvert(), nb::arg("centroids").noconvert(),

@@ -64,13 +64,21 @@ class ClusteredProducts final : public ProductBounds {
 }  // namespace
 
 ClusteredRows::ClusteredRows(const ClusterArrays& arrays, std::shared_ptr<const StoredRows> rest)
-    : StoredRows(rest->rows(), rest->dim()), arrays_(arrays), rest_(std::move(rest)) {}
+    : StoredRows(rest->rows(), rest->dim()), arrays_(arrays), rest_(std::move(rest)) {
+  FoundTables of_rest = rest_->found_tables();
+  if (of_rest.are_all && !of_rest.have_added) {
+    found_ = {true, true, arrays_.clusters, std::move(of_rest.tables)};
+  }
+}
 
 std::uint64_t ClusteredRows::bytes() const {
   return static_cast<std::uint64_t>(rows()) + arrays_.count * dim() * sizeof(float) + rest_->bytes();
 }
 
 void ClusteredRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
+  if (found_.are_all) {
+    return take_found(*this, found_, index, out);
+  }
   for (std::size_t start = 0; start < index.size(); start += kRowsTogether) {
     const std::span<const std::int64_t> part = index.subspan(start, std::min(kRowsTogether, index.size() - start));
     const RowOutput own = out.places == nullptr
@@ -78,6 +86,13 @@ void ClusteredRows::take(std::span<const std::int64_t> index, const RowOutput& o
                               : RowOutput{out.values, out.stride, out.places + start};
     rest_->take(part, own);
     add_centroids_of(arrays_, part, dim(), own);
+  }
+}
+
+void ClusteredRows::find(std::span<const std::int64_t> index, const std::uint16_t* places, FoundRow* found) const {
+  rest_->find(index, places, found);
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    found[places[i]].added = arrays_.centroids + arrays_.clusters[index[i]] * dim();
   }
 }
 

@@ -20,12 +20,15 @@ class ClusteredRows final : public StoredRows {
 
   std::uint64_t bytes() const override;
   void take(std::span<const std::int64_t> index, const RowOutput& out) const override;
+  FoundTables found_tables() const override { return found_; }
+  void find(std::span<const std::int64_t> index, const std::uint16_t* places, FoundRow* found) const override;
   void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const override;
   std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const override;
 
  private:
   ClusterArrays arrays_;
   std::shared_ptr<const StoredRows> rest_;
+  FoundTables found_;  // none where what is left has clusters as well
 };
 
 }  // namespace graphbox

@@ -28,6 +28,8 @@ class RotatedRows final : public StoredRows {
   void take(std::span<const std::int64_t> index, const RowOutput& out) const override;
   void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const override;
   std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const override;
+  FoundTables found_tables() const override { return {true, false, nullptr, {this}}; }
+  void find(std::span<const std::int64_t> index, const std::uint16_t* places, FoundRow* found) const override;
 
   // A power of two of elements that are transformed together.
   struct Block {

@@ -64,6 +64,8 @@ void StoredRows::sum(const WeightedBags& bags, float* out) const {
 
 std::unique_ptr<ProductBounds> StoredRows::product_bounds(std::span<const float> /*query*/) const { return nullptr; }
 
+void StoredRows::find(std::span<const std::int64_t> /*index*/, const std::uint16_t* /*places*/, FoundRow* /*found*/) const {}
+
 std::int64_t first_outside(std::span<const std::int64_t> index, std::int64_t lowest, std::int64_t limit) {
   const auto found =
       std::find_if(index.begin(), index.end(), [&](std::int64_t row) { return row < lowest || row >= limit; });

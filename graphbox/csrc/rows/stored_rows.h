@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "rows/found_rows.h"
 #include "rows/product_bounds.h"
 
 namespace graphbox {
@@ -63,6 +64,12 @@ class StoredRows {
 
   // Of the products with a query [dim]; null where decoding the rows costs no more. The rows must outlive the result.
   virtual std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const;
+
+  // What find() may find; not all where rows are stored otherwise. The tables live as long as the rows.
+  virtual FoundTables found_tables() const { return {}; }
+
+  // found[places[i]] = where row index[i] is, for at most kFoundTogether rows; only where found_tables() are all.
+  virtual void find(std::span<const std::int64_t> index, const std::uint16_t* places, FoundRow* found) const;
 
  private:
   std::int64_t rows_;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "rows/stored_rows.h"
-#include "store/row_ranks.h"
+#include "rows/tier_numbers.h"
 
 namespace graphbox {
 
@@ -16,13 +16,16 @@ class TieredRows final : public StoredRows {
 
   std::uint64_t bytes() const override;
   void take(std::span<const std::int64_t> index, const RowOutput& out) const override;
-  void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const override;
   std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const override;
+  FoundTables found_tables() const override { return found_; }
+  void find(std::span<const std::int64_t> index, const std::uint16_t* places, FoundRow* found) const override;
+  void decode(std::int64_t start, std::int64_t count, float* out, std::size_t out_stride) const override;
 
  private:
-  RowRanks ranks_;
+  TierNumbers numbers_;
   std::shared_ptr<const StoredRows> hot_;
   std::shared_ptr<const StoredRows> cold_;
+  FoundTables found_;
 };
 
 }  // namespace graphbox

@@ -68,27 +68,6 @@ class RowRanks {
     return (block.bits[bit / 64] >> (bit % 64) & 1) != 0;
   }
 
-  // Rows one after the other; faster than is_member(), which divides.
-  class Scan {
-   public:
-    Scan(const RowRanks& ranks, std::int64_t row)
-        : block_(ranks.blocks_.data() + row / kBlockRows), bit_(static_cast<std::uint32_t>(row % kBlockRows)) {}
-
-    // True if the row is a member; the next call is about the row behind it.
-    GRAPHBOX_INLINE bool next() {
-      const bool is_member = (block_->bits[bit_ / 64] >> (bit_ % 64) & 1) != 0;
-      if (++bit_ == kBlockRows) {
-        bit_ = 0;
-        ++block_;
-      }
-      return is_member;
-    }
-
-   private:
-    const Block* block_;
-    std::uint32_t bit_;
-  };
-
   // -1: not a member.
   GRAPHBOX_INLINE std::int64_t rank(std::int64_t row) const {
     return is_member(row) ? find(row).members_before : -1;

@@ -12,6 +12,7 @@
 #include "rows/best_rows.h"
 #include "rows/clustered_rows.h"
 #include "rows/rotated_rows.h"
+#include "rows/same_rows.h"
 #include "rows/tiered_rows.h"
 #include "table/float16.h"
 #include "tests/check.h"
@@ -146,6 +147,12 @@ TEST(product_bounds, rankings_are_those_of_decoded_rows) {
       CHECK_EQUAL(hot_rows, 500);
       const Rotated hot(4, 500, dim, random);
       check_ranking(TieredRows(is_hot, hot.stored, table.stored), random);
+      const std::vector<float> same = random_vector(dim, random);
+      const auto all_same = std::make_shared<const SameRows>(same.data(), 2500, dim);
+      check_ranking(*all_same, random);
+      const auto centroid = std::make_shared<const ClusteredRows>(
+          ClusterArrays{clusters.data(), centroids.data(), 7}, all_same);
+      check_ranking(TieredRows(is_hot, hot.stored, centroid), random);
     }
   }
 }
