@@ -12,6 +12,7 @@ import pytest
 from graphbox.artifact import Artifact
 from graphbox.compress.search import Workbench
 from graphbox.config import BenchConfig, CompressConfig, SearchConfig
+from graphbox.deploy import DeployedModel
 from graphbox.pipeline.compression_search import Quality, Watch, search_version
 from graphbox.workspace import Workspace
 from tests.cli.conftest import Call
@@ -120,10 +121,13 @@ def test_a_wrong_choice_is_refused_without_words_of_the_parser(graphbox: Call) -
         ),
     ],
 )
-def test_two_codecs_for_a_table_are_refused(graphbox: Call, tables: list[str], message: str) -> None:
+def test_two_codecs_for_a_table_are_refused(
+    workspace: Workspace, graphbox: Call, tables: list[str], message: str
+) -> None:
     refused = graphbox("compress", "companion", *(f"--tables={each}" for each in tables))
     assert refused.code == 2
     assert message in refused.err
+    assert len(workspace.models("companion")) == 1
 
 
 def codecs_of(workspace: Workspace, version: int) -> dict[str, str]:
@@ -179,9 +183,12 @@ def test_limits_of_latency_are_in_command_report_and_lines(workspace: Workspace,
 def test_versions_of_another_search_are_not_taken_for_the_same(workspace: Workspace) -> None:
     """Its models may have been calibrated on other rows."""
 
+    def evaluate(model: DeployedModel, _part: str) -> dict[str, float]:
+        return {"auc": 0.4 + 0.1 * any(spec.codec != "float32" for spec in model.manifest.tables.values())}
+
     def search(measured_on: str) -> set[int]:
         settings = CompressConfig(max_drop="100%", search=SearchConfig(trials=2))
-        quality = Quality(lambda *_: {"auc": 0.5}, "auc", measured_on)
+        quality = Quality(evaluate, "auc", measured_on)
         parent, bench = workspace.model("companion", 1), BenchConfig(target="onnxruntime")
         report = search_version(workspace, parent, settings, bench, quality, Watch())
         return {point["version"] for point in report["search"]["points"]} - {1}

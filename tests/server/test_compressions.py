@@ -14,7 +14,7 @@ import pytest
 
 from graphbox.compress.limits import Limits
 from graphbox.compress.search.report import popularity_drift
-from graphbox.config import BenchConfig, CompressConfig, SearchConfig
+from graphbox.config import BenchConfig, CompressConfig, LatencyLimit, SearchConfig
 from graphbox.errors import GateError
 from graphbox.pipeline.compression_search import Quality, Watch, search_version
 from graphbox.workspace import Workspace
@@ -126,7 +126,9 @@ def test_bounds_are_the_limits_as_numbers(client: httpx.Client, searched: Worksp
     _, document = report_of(searched)
     original = document["original"]["metrics"]["agreement"]
     assert document["limits"] == ["--max-drop 40%"]
-    assert document["bounds"] == {"size_bytes": None, "p99_ms": None, "metric": pytest.approx(0.6 * original)}
+    bounds = dict(document["bounds"])
+    assert bounds.pop("metric") == pytest.approx(0.6 * original)
+    assert bounds == dict.fromkeys(["size_bytes", "p50_ms", "p50_ratio", "p99_ms", "p99_ratio"])
 
 
 def test_a_model_without_searches_has_none(client: httpx.Client, searched: Workspace) -> None:
@@ -268,6 +270,12 @@ def test_searches_are_listed_by_time_and_go_with_their_version(tmp_path: Path) -
 def test_bounds_of_several_limits() -> None:
     from graphbox.compress.search.report import _bounds
 
-    limits = Limits(max_size_bytes=7, max_p99_ms=2.5, minimums={"recall": 0.3, "mrr": 0.9})
-    assert _bounds(limits, "recall", 0.5) == {"size_bytes": 7, "p99_ms": 2.5, "metric": 0.3}
-    assert _bounds(Limits(), "recall", 0.5) == {"size_bytes": None, "p99_ms": None, "metric": None}
+    limits = Limits(
+        max_size_bytes=7,
+        max_p50=LatencyLimit(0.9, relative=True),
+        max_p99=LatencyLimit(2.5),
+        minimums={"recall": 0.3, "mrr": 0.9},
+    )
+    expected = {"size_bytes": 7, "p50_ms": None, "p50_ratio": 0.9, "p99_ms": 2.5, "p99_ratio": None}
+    assert _bounds(limits, "recall", 0.5) == {**expected, "metric": 0.3}
+    assert _bounds(Limits(), "recall", 0.5) == dict.fromkeys([*expected, "metric"])
