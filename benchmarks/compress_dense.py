@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -216,9 +217,7 @@ class OpenVinoAlone:
     """
 
     def __init__(self, model: Any) -> None:
-        import openvino
-
-        compiled = openvino.Core().compile_model(model, "CPU", OPENVINO_SETTINGS)
+        compiled = import_module("openvino").Core().compile_model(model, "CPU", OPENVINO_SETTINGS)
         self._request = compiled.create_infer_request()
 
     def run(self, feeds: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -228,18 +227,14 @@ class OpenVinoAlone:
 
 def read_openvino(model: bytes) -> Any:
     """Return an ONNX file as OpenVINO has it."""
-    import openvino
-
-    return openvino.Core().read_model(io.BytesIO(model))
+    return import_module("openvino").Core().read_model(io.BytesIO(model))
 
 
 def peer_nncf(model: bytes, calibration: Calibration) -> tuple[Any, int] | None:
     """Return the model as NNCF quantizes it with its defaults, and its bytes on disk; None: it is missing."""
     if find_spec("nncf") is None:
         return None
-    import nncf
-    import openvino
-
+    nncf, openvino = import_module("nncf"), import_module("openvino")
     logging.getLogger("nncf").setLevel(logging.ERROR)
     (feed,) = calibration.feeds
     batches = [{"x": part} for part in np.array_split(feed["x"], 16)]
