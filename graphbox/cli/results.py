@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 def print_results(report: Mapping[str, Any], console: Console) -> None:
     """Print what a report has of metrics, baselines, compression and measurements."""
     metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
+    left_out, notes = report.get("baselines_left_out") or {}, report.get("notes") or {}
     for task in {**baselines, **metrics}:
         _print_task(task, metrics.get(task, {}), baselines.get(task, {}), console)
+        _print_notes(left_out.get(task, {}), notes.get(task, {}), console)
     _print_chunks(report.get("chunks") or [], console)
     _print_training(report.get("training") or {}, console)
     _print_export(report.get("export") or {}, console)
@@ -44,6 +46,14 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
             markup=False,
             soft_wrap=True,
         )
+        console.print()
+
+
+def _print_notes(left_out: Mapping[str, str], notes: Mapping[str, str], console: Console) -> None:
+    """Print which baselines did not run, and what figures of models mean."""
+    for name, text in {**left_out, **notes}.items():
+        console.print(f"{name}: {text}", markup=False, soft_wrap=True)
+    if left_out or notes:
         console.print()
 
 

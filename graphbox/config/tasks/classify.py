@@ -11,6 +11,9 @@ from graphbox.config.section import TypeName
 from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOutSection, RandomSplitConfig
 from graphbox.config.tasks.task_kind import TaskKind
 
+NodeBaselineName = Literal["majority", "neighbors_vote", "label_propagation", "sgc"]
+"""What classifies without training by gradients on batches."""
+
 
 class ClassifyTaskConfig(HeldOutSection):
     """Predict the classes of nodes: by logistic regression on embeddings, or by the model."""
@@ -33,8 +36,9 @@ class ClassifyTaskConfig(HeldOutSection):
     neighbor_classes: bool = False
     """Let the logistic regression read the known classes around a node, too: of training nodes alone, and
     never its own or those of its `group`."""
-    baselines: tuple[Literal["majority", "neighbors_vote"], ...] = ("majority", "neighbors_vote")
-    """Baselines reported beside the models."""
+    baselines: tuple[NodeBaselineName, ...] | None = None
+    """Baselines reported beside the models. When absent: all that find what they read, but those that would
+    take more than a minute on the graph, or too much memory; the report says which."""
 
     @property
     def deciding_metric(self) -> str:
@@ -58,5 +62,5 @@ KIND = TaskKind(
     held_out="graphbox.train.tasks.classify:ClassifySplit",
     splitting="graphbox.train.splitting.classify:split_classify",
     evaluation="graphbox.train.evaluate:evaluate_classes",
-    baselines="graphbox.train.baselines:classify_baselines",
+    baselines="graphbox.train.node_baselines:classify_baselines",
 )

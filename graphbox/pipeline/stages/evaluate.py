@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,18 +36,20 @@ Metrics = dict[str, float | int]
 def _run(context: StageContext) -> StageResult:
     config = context.config
     with context.stop.at_once():  # loading the libraries takes longer than all else before the first measure
-        from graphbox.train.evaluate import baseline_measures
+        from graphbox.train.evaluate import planned_baselines
 
         graph = open_graph(context)
         splits = load_splits(context)
     measured = Measured(context.run_path)
     metrics: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
     baselines: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
+    left_out: dict[str, Mapping[str, str]] = {}
     for name, task in config.tasks.items():
         with context.stop.at_once():
-            measures = baseline_measures(graph, splits[name], task, "test", config.seed)
+            planned = planned_baselines(graph, splits[name], task, "test", config.seed)
+        left_out[name] = planned.left_out
         inputs = _inputs(context, splits[name], task)
-        for baseline, measure in measures.items():
+        for baseline, measure in planned.measures.items():
             work = partial(_measure, context, f"{baseline} of {name}", measure)
             baselines[name][baseline] = measured.get(f"baseline {name} {baseline}", inputs, work)
     for name, model in config.models.items():
@@ -58,7 +60,7 @@ def _run(context: StageContext) -> StageResult:
         measure = partial(_measure_model, context, graph, split, task, name)
         work = partial(_measure, context, name, measure)
         metrics[model.task][name] = measured.get(f"model {name}", inputs, work)
-    report = {"metrics": metrics, "baselines": baselines}
+    report = {"metrics": metrics, "baselines": baselines, "baselines_left_out": left_out}
     return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.train.tasks.split import FOLDS, Fold, Split
@@ -35,6 +36,15 @@ class ClassifySplit(Split):
     def nodes(self, *folds: Fold) -> NDArray[np.int64]:
         """Return the nodes of the given folds, ascending: int64 [n]."""
         return np.flatnonzero(np.isin(self.fold, [FOLDS.index(fold) for fold in folds]))
+
+    def memberships(self, known: NDArray[np.int64]) -> sp.csr_array:
+        """Return the classes of some nodes, none of the others: 0/1 float32 [num_nodes, classes].
+
+        Args:
+            known: int64 [n], distinct nodes whose class is known.
+        """
+        ones = np.ones(len(known), np.float32)
+        return sp.csr_array((ones, (known, self.labels[known])), shape=(len(self.labels), len(self.classes)))
 
     def hidden_features(self) -> Mapping[tuple[str, str], str]:
         """Return the label, and the feature that says what is held out."""
