@@ -181,7 +181,6 @@ class RunReport(Answer):
     notes: dict[str, dict[str, str]] = Field(
         default={}, description="task, then model: what its validation and test figures mean"
     )
-    training: dict[str, Any] = {}
     export: dict[str, Any] = {}
     compress: dict[str, Any] = {}
     bench: dict[str, Any] = {}

@@ -61,8 +61,7 @@ class EaseGram:
 
 
 def fit_ease(answers: sp.csr_array, penalty: float) -> Callable[[NDArray[np.int64]], NDArray[np.float32]]:
-    """Return the scores of EASE for known answers: those of a query are its row of ``answers`` times the
-    weights.
+    """Return the scores of EASE: the known answers of a query times the weights.
 
     Args:
         answers: 0/1 [queries, targets].

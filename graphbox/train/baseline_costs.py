@@ -29,7 +29,7 @@ LONGEST_BASELINE_S = 60.0
 _MATRIX_FLOPS = 2.0e10
 """Floating-point operations a second of products and inverses of large float32 matrices."""
 _SMALL_MATRIX_FLOPS = 5.0e9
-_ITERATION_FLOPS = 2.0e9
+_ITERATION_FLOPS = 4.0e9
 """Of the iteration for singular vectors, whose vectors leave the CPU's cache."""
 _SPARSE_S = 4.0e-9
 """A multiplication of a product of two sparse matrices."""

@@ -36,7 +36,9 @@ Metrics = dict[str, float | int]
 def _run(context: StageContext) -> StageResult:
     config = context.config
     with context.stop.at_once():  # loading the libraries takes longer than all else before the first measure
+        from graphbox.train import load_outcome
         from graphbox.train.evaluate import planned_baselines
+        from graphbox.train.figure_notes import figure_note
 
         graph = open_graph(context)
         splits = load_splits(context)
@@ -44,6 +46,7 @@ def _run(context: StageContext) -> StageResult:
     metrics: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
     baselines: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
     left_out: dict[str, Mapping[str, str]] = {}
+    notes: dict[str, dict[str, str]] = {task: {} for task in config.tasks}
     for name, task in config.tasks.items():
         with context.stop.at_once():
             planned = planned_baselines(graph, splits[name], task, "test", config.seed)
@@ -60,7 +63,15 @@ def _run(context: StageContext) -> StageResult:
         measure = partial(_measure_model, context, graph, split, task, name)
         work = partial(_measure, context, name, measure)
         metrics[model.task][name] = measured.get(f"model {name}", inputs, work)
-    report = {"metrics": metrics, "baselines": baselines, "baselines_left_out": left_out}
+        note = figure_note(model, task, split, load_outcome(context.run_path, name).validation)
+        if note is not None:
+            notes[model.task][name] = note
+    report = {
+        "metrics": metrics,
+        "baselines": baselines,
+        "baselines_left_out": left_out,
+        "notes": notes,
+    }
     return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
 
 
