@@ -64,6 +64,8 @@ def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None
         "auc": ("AUC", metric),
         "average_precision": ("AP", metric),
         "gauc": ("GAUC", metric),
+        "hr@10": ("HR@10", metric),
+        "mrr": ("MRR", metric),
         "running_auc": ("AUC so far", metric),
         "running_average_precision": ("AP so far", metric),
         "published_bytes": ("published", byte_size),
