@@ -234,21 +234,21 @@ def evaluate_ranking(
         rows_of_block, threads = rows_and_threads(block_rows or DEVICE_ROWS, len(in_degree), 1)
     else:
         rows_of_block, threads = rows_and_threads(block_rows or RANKED_ROWS, len(in_degree), threads)
-    done, popularity = 0, np.zeros(len(lengths))
+    done, popularity = 0, np.empty((len(queries.queries), len(lengths)))
     for ranked in made_in_turn(rank, queries.blocks(rows_of_block), threads, watch.check):
+        popularity[done : done + len(ranked)] = _popularity(ranked, in_degree, lengths)
         done += len(ranked)
         watch.step(done, len(queries.queries))
-        popularity += _popularity(ranked, in_degree, lengths)
         for place in range(ranked.shape[1]):
             shown = ranked[:, place]
             shown = shown[shown >= 0]
             best_place[shown] = np.minimum(best_place[shown], place)
     report: dict[str, float | int] = {}
-    for length, shown_degree in zip(lengths, popularity.tolist(), strict=True):
+    for length, shown_degree in zip(lengths, popularity.mean(axis=0).tolist(), strict=True):
         report |= _at(length, queries, places)
         candidates = len(in_degree) - len(queries.excluded)
         report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
-        report[f"arp@{length}"] = shown_degree / len(queries.queries)
+        report[f"arp@{length}"] = shown_degree
         for name, inside in of_positives.items():
             if inside.any():
                 report[f"recall@{length}_{name}"] = float(_found(places[inside], length).mean())
@@ -314,7 +314,7 @@ def _at(length: int, queries: RankingQueries, places: NDArray[np.int64]) -> dict
 def _popularity(
     ranked: NDArray[np.int64], in_degree: NDArray[np.int64], lengths: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return the sum over queries of the mean in-degree of their lists: float64 [lengths].
+    """Return the mean in-degree of the lists of queries: float64 [queries, lengths].
 
     Args:
         ranked: int64 [queries, longest], best first; -1 where a list ends early.
@@ -325,7 +325,7 @@ def _popularity(
     degree = np.cumsum(np.where(is_there, in_degree[ranked], 0), axis=1)
     count = np.maximum(np.cumsum(is_there, axis=1), 1)
     last = np.minimum(np.array(lengths), ranked.shape[1]) - 1
-    return np.asarray((degree[:, last] / count[:, last]).sum(axis=0), dtype=np.float64)
+    return np.asarray(degree[:, last] / count[:, last], dtype=np.float64)
 
 
 _Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
