@@ -18,10 +18,10 @@ from graphbox.metrics import (
     Measure,
     ScoreBlock,
     Watch,
-    classification_report,
     evaluate_ranking,
 )
 from graphbox.train.baseline_costs import baselines_left_out
+from graphbox.train.class_report import class_report
 from graphbox.train.node_classifier import class_probabilities
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
@@ -111,7 +111,7 @@ def evaluate_embeddings(
     found = class_probabilities(
         view, split, embeddings, fold, neighbors=task.neighbors, neighbor_classes_by_group=group
     )
-    return classification_report(split.labels[split.nodes(fold)], found.argmax(axis=1))
+    return class_report(split, split.nodes(fold), found)
 
 
 def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "test") -> Metrics:
@@ -128,7 +128,28 @@ def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "tes
     if not isinstance(split, ClassifySplit):
         raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
     nodes = split.nodes(fold)
-    return classification_report(split.labels[nodes], logits[nodes].argmax(axis=1).astype(np.int64))
+    scores = logits[nodes]
+    if split.has_several:
+        scores = np.asarray(1.0 / (1.0 + np.exp(-scores.astype(np.float64))), np.float32)
+    return class_report(split, nodes, scores)
+
+
+def evaluate_class_probabilities(
+    split: Split, probabilities: NDArray[np.float32], fold: Fold = "test"
+) -> Metrics:
+    """Measure the probabilities of classes that a model of a classify task gives itself.
+
+    Args:
+        split: the split of the task.
+        probabilities: float32 [nodes of the task's node type, classes].
+        fold: validation or test.
+
+    Raises:
+        UsageError: the task has no classes.
+    """
+    if not isinstance(split, ClassifySplit):
+        raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
+    return class_report(split, split.nodes(fold), probabilities[split.nodes(fold)])
 
 
 def evaluate_trained(

@@ -32,7 +32,7 @@ def shares_of_known_classes(
     Returns:
         float32 [nodes, classes] each.
     """
-    classes = sp.csr_array(split.memberships(known), dtype=np.float64)
+    classes = sp.csr_array(split.members(known), dtype=np.float64)
     within, through = _links(view, split.node_type)
     over_edges = [_shares(_over_edges(links, classes, group)) for links in within]
     return over_edges + [_shares(_over_common(links, classes, group)) for links in (*within, *through)]

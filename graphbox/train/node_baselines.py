@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from graphbox.config import ClassifyTaskConfig
 from graphbox.errors import UsageError
-from graphbox.metrics import Measure, Watch, classification_report
+from graphbox.metrics import Measure, Watch
 from graphbox.models.features import LearntFeature
 from graphbox.models.propagation import propagated_features, propagated_labels
+from graphbox.train.class_report import class_report, deciding_figure
 from graphbox.train.node_classifier import fit_classes
 from graphbox.train.recommendation.queries import adjacency
 from graphbox.train.tasks import ClassifySplit, Fold
@@ -25,6 +26,8 @@ _SGC_STRENGTH = 1.0
 """Where the validation part is predicted itself, so that it can choose nothing."""
 SGC_STEPS = 2
 """How often SGC averages features over neighbours."""
+_LEAST_LABEL = 1e-6
+"""Of a label that is propagated: less decides nothing beside the shares of the classes."""
 
 NodeBaseline = Callable[[GraphView, ClassifySplit, NDArray[np.int64]], NDArray[np.float32]]
 """Maps view, split and known nodes to scores of the classes of all nodes, float32 [num_nodes, classes]."""
@@ -37,18 +40,18 @@ def majority(view: GraphView, split: ClassifySplit, known: NDArray[np.int64]) ->
 
 
 def neighbors_vote(view: GraphView, split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Score a class by how many of a node's neighbours of the same type are known to be of it.
+    """Score a class by the share of a node's known neighbours of the same type that are of it.
 
     A neighbour counts once for each edge type and direction that joins it. The shares of the classes decide
     ties, and nodes without such neighbours.
     """
-    one_hot = split.memberships(known)
-    votes = np.zeros(one_hot.shape, dtype=np.float32)
+    members = _members_and_known(split, known)
+    votes = np.zeros(members.shape, dtype=np.float32)
     for edge_type in view.edge_types:
         if edge_type[0] == edge_type[2] == split.node_type:
             incoming = adjacency(view.csc(edge_type))
-            votes += (incoming @ one_hot + incoming.T @ one_hot).toarray()
-    return np.asarray(votes + 0.5 * _shares_of_classes(split, known), dtype=np.float32)
+            votes += incoming @ members + incoming.T @ members
+    return _shares_of(votes, 0.5, split, known)
 
 
 def label_propagation(view: GraphView, split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -58,13 +61,10 @@ def label_propagation(view: GraphView, split: ClassifySplit, known: NDArray[np.i
     """
     first = _first_rows(view)[split.node_type]
     links = _links_of_all_types(view)
-    labels = np.zeros((links.shape[0], len(split.classes)), np.float32)
+    labels = np.zeros((links.shape[0], len(split.classes) + 1), np.float32)
     rows = slice(first, first + view.num_nodes(split.node_type))
-    labels[rows] = split.memberships(known).toarray()
-    found = propagated_labels(links, labels)[rows]
-    unreached = ~found.any(axis=1)
-    found[unreached] = _shares_of_classes(split, known)
-    return found
+    labels[rows] = _members_and_known(split, known)
+    return _shares_of(propagated_labels(links, labels)[rows], _LEAST_LABEL, split, known)
 
 
 def sgc(view: GraphView, split: ClassifySplit, _known: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -96,16 +96,17 @@ def sgc(view: GraphView, split: ClassifySplit, _known: NDArray[np.int64]) -> NDA
 def _fitted_scores(columns: sp.csr_array, split: ClassifySplit, fold: Fold) -> NDArray[np.float32]:
     """Return the probabilities of classes by logistic regression on columns, for all their rows."""
     train, validation = split.nodes("train"), split.nodes("validation")
-    learnt, members = sp.csr_array(columns[train]), split.memberships(train)[train]
+    learnt, members = sp.csr_array(columns[train]), split.members(train)[train]
+    fit = partial(fit_classes, learnt, members=members, one_each=not split.has_several)
     if fold != "test":
-        return fit_classes(learnt, columns, members, _SGC_STRENGTH)
+        return fit(columns, strength=_SGC_STRENGTH)
     asked = sp.csr_array(columns[validation])
 
     def right(strength: float) -> float:
-        scores = fit_classes(learnt, asked, members, strength)
-        return float((scores.argmax(axis=1) == split.labels[validation]).mean())
+        report = class_report(split, validation, fit(asked, strength=strength))
+        return float(report[deciding_figure(split)])
 
-    return fit_classes(learnt, columns, members, max(SGC_STRENGTHS, key=right))
+    return fit(columns, strength=max(SGC_STRENGTHS, key=right))
 
 
 CLASSIFY_BASELINES: dict[str, NodeBaseline] = {
@@ -129,7 +130,7 @@ def classify_baselines(
 
     def measure(name: str, _: Watch) -> dict[str, float | int]:
         scores = CLASSIFY_BASELINES[name](view, split, known)
-        return classification_report(split.labels[nodes], scores[nodes].argmax(axis=1))
+        return class_report(split, nodes, scores[nodes])
 
     return {name: partial(measure, name) for name in node_baselines_of(view, task)}
 
@@ -145,8 +146,31 @@ def node_baselines_of(view: GraphView, task: ClassifyTaskConfig) -> tuple[str, .
 
 
 def _shares_of_classes(split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.float32]:
-    counts = np.asarray(split.memberships(known).sum(axis=0)).ravel()
-    return np.asarray(counts / max(counts.sum(), 1.0), np.float32)
+    """Return which share of the known nodes is of each class: float32 [classes]."""
+    counts = np.asarray(split.members(known).sum(axis=0)).ravel()
+    return np.asarray(counts / max(len(known), 1), np.float32)
+
+
+def _members_and_known(split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the classes of known nodes, and in a last column which nodes these are: [nodes, classes + 1]."""
+    is_known = np.zeros((len(split.labels), 1), np.float32)
+    is_known[known] = 1.0
+    return np.concatenate([split.members(known).toarray(), is_known], axis=1)
+
+
+def _shares_of(
+    votes: NDArray[np.float32], prior: float, split: ClassifySplit, known: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return votes for classes by votes at all, so that they are shares: float32 [nodes, classes].
+
+    Args:
+        votes: float32 [nodes, classes + 1], the last column what all votes come to.
+        prior: weight of the shares of the classes among known nodes, which decide where there are no votes.
+        split: the split of the task.
+        known: int64 [n].
+    """
+    of_classes = votes[:, :-1] + np.float32(prior) * _shares_of_classes(split, known)
+    return np.asarray(of_classes / (votes[:, -1:] + np.float32(prior)), np.float32)
 
 
 def _first_rows(view: GraphView) -> dict[str, int]:

@@ -66,7 +66,8 @@ def class_probabilities(
     alone = not neighbors and neighbor_classes_by_group is None
     penalty = _PENALTY if alone else _PENALTY_WITH_NEIGHBORS
     learnt, asked = (np.concatenate([each[rows] for each in both], axis=1) for rows in (known, nodes))
-    return fit_classes(learnt, asked, split.memberships(known)[known], 1.0 / penalty)
+    members = split.members(known)[known]
+    return fit_classes(learnt, asked, members, 1.0 / penalty, one_each=not split.has_several)
 
 
 def fit_classes(

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from graphbox.config.section import TypeName
+from graphbox.config.section import EdgeTypeList, TypeName
 from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOutSection, RandomSplitConfig
 from graphbox.config.tasks.task_kind import TaskKind
 
@@ -25,9 +25,15 @@ class ClassifyTaskConfig(HeldOutSection):
     """Kind of task."""
     node_type: TypeName
     """Node type to classify."""
-    label: str
+    label: str | None = None
     """Categorical or integer node feature to predict; models of this task do not read it. Of integers each
-    value is a class, and negative ones mean that the class is unknown."""
+    value is a class, and negative ones mean that the class is unknown. A node has one class."""
+    labels: str | None = None
+    """In its place: node feature of kind slots, whose values are the classes of a node. A node has several,
+    or one; one without any is not learnt from, and not tested."""
+    memberships: EdgeTypeList | None = None
+    """In its place: edge type from `node_type` to a node type whose nodes are the classes, each named by its
+    id. A node has those that such edges lead to; models of this task do not see the edges."""
     split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
     """Which nodes are held out."""
     neighbors: bool = False
@@ -43,11 +49,37 @@ class ClassifyTaskConfig(HeldOutSection):
     @property
     def deciding_metric(self) -> str:
         """The figure of the report that says which of two models is better."""
-        return "accuracy"
+        return "micro_f1" if self.has_several else "accuracy"
+
+    @property
+    def has_several(self) -> bool:
+        """Whether a node can have several classes."""
+        return self.label is None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self.check_split(self.split.kind)
+        given = [name for name in ("label", "labels", "memberships") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise PydanticCustomError(
+                "not_together",
+                "expected one of `label`, `labels` and `memberships`, received {received}",
+                {
+                    "received": " and ".join(given) or "none",
+                    "hint": "`label` is a column with one class, `labels` one with a list of classes, "
+                    "`memberships` an edge type to nodes that are classes",
+                },
+            )
+        if self.memberships is not None and self.memberships[0] != self.node_type:
+            raise PydanticCustomError(
+                "not_together",
+                "expected `memberships` that leave from `{node_type}`, received those of `{received}`",
+                {
+                    "node_type": self.node_type,
+                    "received": self.memberships[0],
+                    "hint": "its first name is the type of the nodes that are classified",
+                },
+            )
         if isinstance(self.split, GivenSplitConfig) and self.split.test_relations:
             raise PydanticCustomError(
                 "not_together",

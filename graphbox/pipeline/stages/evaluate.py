@@ -203,9 +203,9 @@ def _evaluate_encoder(
         LinkSplit,
         evaluate_embeddings,
         evaluate_link_embeddings,
-        evaluate_logits,
         evaluate_scores,
     )
+    from graphbox.train.evaluate import evaluate_class_probabilities
     from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 
     if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
@@ -220,7 +220,7 @@ def _evaluate_encoder(
     if model.classes:
         live = LiveRows.of_graph(graph, split.node_type)
         _, probabilities = model.classify_indices(np.arange(len(live), dtype=np.int64))
-        return evaluate_logits(split, live.spread(probabilities), fold)
+        return evaluate_class_probabilities(split, live.spread(probabilities), fold)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         names: tuple[str, ...] = (split.node_type,)
