@@ -69,8 +69,8 @@ class ClassHead:
         return nn.Linear(config.dim, len(self.classes))
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities of logits, float32 [n, classes]; where nodes can have several, each alone."""
-        made = torch.from_numpy(np.ascontiguousarray(logits))
+        """Return the probabilities of logits: float32 [n, classes]."""
+        made = torch.tensor(logits)  # a copy: what is mapped from a file cannot be written
         return (torch.sigmoid(made) if self.has_several else torch.softmax(made, dim=1)).numpy()
 
 
