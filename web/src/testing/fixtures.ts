@@ -130,7 +130,9 @@ export const finishedRun: RunDetail = {
       },
     },
     baselines_left_out: {
-      companion: { ease: "left out, about 14 min on this graph; name it under `baselines` to run it" },
+      companion: {
+        ease: "left out, about 14 min on this graph; name it under `baselines` to run it",
+      },
     },
     notes: { companion: { sage: "validation recall@20 0.347" } },
     export: {
