@@ -165,6 +165,11 @@ def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
         )
     if rows:
         console.print(table("Compression", ("artifact", "size", "validation", "change"), rows))
+        console.print(
+            "validation compares the two versions; a model may have learnt that part, so it says nothing "
+            "about test",
+            soft_wrap=True,
+        )
         console.print()
     for name, report in compressed.items():
         if "search" in report:

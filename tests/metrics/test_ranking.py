@@ -67,7 +67,7 @@ def report_by_loop(
         ranked = ranked_by_loop(scores, query, masked[query])
         first = ranked[:k]
         shown.update(first)
-        popularity.append(np.mean(in_degree[first]) if first else 0.0)
+        popularity.append(float(np.mean(in_degree[first])) if first else 0.0)
         hit.append(any(node in answers for node in first))
         recall.append(sum(node in answers for node in first) / len(answers))
         gain = sum(1 / math.log2(place + 2) for place, node in enumerate(first) if node in answers)

@@ -126,15 +126,15 @@ def test_a_server_answers_with_the_probabilities(
     workspace: Workspace, report: RunReport, tmp_path: Path
 ) -> None:
     path = workspace.model("topics", 1).path
-    node = {"features": {"words": ["w0", "w2"]}, "neighbors": {}}
+    node = UnseenNode(features={"words": ["w0", "w2"]})
     with open_encoder(path) as model:
-        _, expected = model.classify_unseen([UnseenNode(**node)])
+        _, expected = model.classify_unseen([node])
         classes = model.classes
     server = start_process({"port": 0, "models": [path], "target": "onnxruntime"}, tmp_path / "server.log")
     try:
         server.wait_until_ready()
         with server.client() as client:
-            answer = client.post("/api/v1/models/topics/encode", json={"nodes": [node]})
+            answer = client.post("/api/v1/models/topics/encode", json={"nodes": [vars(node)]})
             shares = answer.raise_for_status().json()["nodes"][0]["probabilities"]
             np.testing.assert_allclose([shares[name] for name in classes], expected[0], atol=1e-6)
             assert {name for name, share in shares.items() if share > 0.5} == {"topic-0", "topic-2"}
