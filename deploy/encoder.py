@@ -240,6 +240,8 @@ class DeployedEncoder(DeployedModel):
     def classify(self, ids: Sequence[Id]) -> tuple[list[str], npt.NDArray[np.float32]]:
         """Return the likeliest class of each original id, and its probability float32 [n].
 
+        Where nodes can have several classes `classify_indices` has the probabilities of all.
+
         Raises:
             NotFoundError: naming the ids that are not there.
             UnsupportedError: the model does not classify nodes.

@@ -175,6 +175,12 @@ class RunReport(Answer):
 
     metrics: dict[str, TaskMetrics] = {}
     baselines: dict[str, TaskMetrics] = {}
+    baselines_left_out: dict[str, dict[str, str]] = Field(
+        default={}, description="task, then baseline: why it did not run"
+    )
+    notes: dict[str, dict[str, str]] = Field(
+        default={}, description="task, then model: what its validation and test figures mean"
+    )
     export: dict[str, Any] = {}
     compress: dict[str, Any] = {}
     bench: dict[str, Any] = {}

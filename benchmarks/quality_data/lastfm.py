@@ -14,7 +14,7 @@ DATA_SET = DataSet(
         "lightgcn",
         goals=(0.2716, 0.214),
         published={"gfcf": (".2716", ".2139")},
-        others=("gfcf", "popular"),
+        others=("ease", "gfcf", "ials", "popular"),
     ),
     remark="The split is given; its test part was seen once before, when the command was tried out.",
 )

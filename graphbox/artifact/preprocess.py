@@ -166,6 +166,7 @@ class PaddedBlockForm(Record):
         rows: by node type.
         layers: first applied first.
         classes: names of the classes, of a model that classifies nodes.
+        has_several_classes: whether a node can have several, each with a probability of its own.
         unseen: how a node of ``node_type`` enters that was never seen; None: only those of ``rows`` do.
     """
 
@@ -174,6 +175,7 @@ class PaddedBlockForm(Record):
     rows: dict[str, RowsSpec]
     layers: tuple[LayerSpec, ...] = Field(min_length=1)
     classes: tuple[str, ...] = ()
+    has_several_classes: bool = False
     unseen: UnseenInputs | None = None
 
     @property

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from graphbox.config import GraphConfig, RunConfig
     from graphbox.graph.distinct import Estimate
     from graphbox.graph.plan import ImportPlan, TypePlan
+    from graphbox.train.baseline_costs import BaselineCost
     from graphbox.train.plan import GraphCounts, TrainingPlan
     from graphbox.train.plan.accesses import DegreeClasses
     from graphbox.train.plan.decisions import Placement
@@ -132,7 +133,7 @@ def _plan_import(
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
     room = _Room(found.available_memory_bytes, found.disk.read_bytes_per_s)
-    planned = _Trainings({}, {}, [])
+    planned = _Trainings({}, {}, {}, {}, [])
     if run is not None:
         planned = _planned(session, run, _counts(found, run), room, hbm_bytes, bandwidths)
 
@@ -181,11 +182,15 @@ class _Trainings:
     Attributes:
         plans: by model; None where the kind is not predicted.
         placements: what is kept where, by model.
+        baselines: the most that baselines take, by task and name.
+        may_be_left_out: why those that no task names may not run, by task and name.
         lacking: message and hint of what does not fit.
     """
 
     plans: Mapping[str, TrainingPlan | None]
     placements: Mapping[str, Placement]
+    baselines: Mapping[str, Mapping[str, BaselineCost]]
+    may_be_left_out: Mapping[str, Mapping[str, str]]
     lacking: list[tuple[str, str]]
 
     def as_dict(self) -> dict[str, Any]:
@@ -193,11 +198,23 @@ class _Trainings:
         return {
             "training": {name: each and each.as_dict() for name, each in self.plans.items()},
             "placement": {name: each.as_dict() for name, each in self.placements.items()},
+            "baselines": {
+                task: {
+                    name: {
+                        "memory_bytes": cost.memory_bytes,
+                        "most_seconds": round(cost.seconds, 1),
+                        "may_be_left_out": name in self.may_be_left_out[task],
+                    }
+                    for name, cost in costs.items()
+                }
+                for task, costs in self.baselines.items()
+            },
         }
 
     def print(self, room: _Room, console: Console) -> None:
         """Print them as tables."""
         _print_trainings(room, self.plans, console)
+        _print_baselines(self.baselines, self.may_be_left_out, console)
         _print_decisions(self.placements, console)
         _print_gpu_plans(self.placements, console)
 
@@ -210,9 +227,14 @@ def _planned(
     hbm_bytes: int | None,
     bandwidths: Path | None,
 ) -> _Trainings:
+    from graphbox.train.plan.baselines import baseline_problems, baselines_without_room, plan_baselines
+
     placements, without_room = _placements(session, room, run, counts, hbm_bytes, bandwidths)
     plans, lacking = _trainings(room, run, counts, placements)
-    return _Trainings(plans, placements, lacking + without_room)
+    baselines = plan_baselines(run, counts)
+    lacking += without_room + baseline_problems(run, baselines, room.memory_bytes)
+    may_be_left_out = baselines_without_room(run, baselines, room.memory_bytes)
+    return _Trainings(plans, placements, baselines, may_be_left_out, lacking)
 
 
 def _refuse(problems: list[tuple[str, str]], graph: str) -> None:
@@ -362,6 +384,28 @@ def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]
         return DegreeClasses.of(Graph.open(session.workspace().graph(config.graph.name).path))
     except NotFoundError:
         return {}
+
+
+def _print_baselines(
+    baselines: Mapping[str, Mapping[str, BaselineCost]],
+    may_be_left_out: Mapping[str, Mapping[str, str]],
+    console: Console,
+) -> None:
+    rows = [
+        (
+            task if number == 0 else "",
+            name,
+            byte_size(cost.memory_bytes),
+            duration(cost.seconds),
+            "left out where it is so" if name in may_be_left_out[task] else "yes",
+        )
+        for task, costs in baselines.items()
+        for number, (name, cost) in enumerate(costs.items())
+    ]
+    if rows:
+        console.print()
+        columns = ("task", "baseline", "memory", "at most", "runs")
+        console.print(table("Baselines, beside the libraries", columns, rows, ("memory", "at most")))
 
 
 def _print_decisions(placements: Mapping[str, Placement], console: Console) -> None:

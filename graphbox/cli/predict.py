@@ -279,9 +279,15 @@ def _of_nodes(
     node_type = network.head.node_type
     asked = {node_type: chosen_nodes(graph, node_type, nodes)}
     chosen, left_out = nodes_to_embed(network, graph, asked, are_named=nodes is not None)
-    classes, probability = network.classify(graph, chosen[node_type], threads)
+    probability = network.class_probabilities(graph, chosen[node_type], threads)
     ids = pa.array(graph.arrow_ids(node_type)).take(pa.array(chosen[node_type]))
-    found = pa.table({"id": ids, "class": pa.array(classes), "probability": pa.array(probability)})
+    if network.has_several_classes:
+        columns = {name: pa.array(probability[:, number]) for number, name in enumerate(network.classes)}
+        found = pa.Table.from_arrays([ids, *columns.values()], names=["id", *columns])
+    else:
+        classes = pa.array([network.classes[number] for number in probability.argmax(axis=1).tolist()])
+        best = pa.array(probability.max(axis=1, initial=0.0))
+        found = pa.table({"id": ids, "class": classes, "probability": best})
     return _Predictions({**about, "graph": graph.name}, found.schema, iter([found]), left_out)
 
 

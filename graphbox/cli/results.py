@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 def print_results(report: Mapping[str, Any], console: Console) -> None:
     """Print what a report has of metrics, baselines, compression and measurements."""
     metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
+    left_out, notes = report.get("baselines_left_out") or {}, report.get("notes") or {}
     for task in {**baselines, **metrics}:
         _print_task(task, metrics.get(task, {}), baselines.get(task, {}), console)
+        _print_notes(left_out.get(task, {}), notes.get(task, {}), console)
     _print_chunks(report.get("chunks") or [], console)
     _print_training(report.get("training") or {}, console)
     _print_export(report.get("export") or {}, console)
@@ -47,6 +49,14 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
         console.print()
 
 
+def _print_notes(left_out: Mapping[str, str], notes: Mapping[str, str], console: Console) -> None:
+    """Print which baselines did not run, and what figures of models mean."""
+    for name, text in {**left_out, **notes}.items():
+        console.print(f"{name}: {text}", markup=False, soft_wrap=True)
+    if left_out or notes:
+        console.print()
+
+
 def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Print what became of the chunks of a stream."""
     columns: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -54,6 +64,8 @@ def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None
         "auc": ("AUC", metric),
         "average_precision": ("AP", metric),
         "gauc": ("GAUC", metric),
+        "hr@10": ("HR@10", metric),
+        "mrr": ("MRR", metric),
         "running_auc": ("AUC so far", metric),
         "running_average_precision": ("AP so far", metric),
         "published_bytes": ("published", byte_size),
@@ -153,6 +165,11 @@ def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
         )
     if rows:
         console.print(table("Compression", ("artifact", "size", "validation", "change"), rows))
+        console.print(
+            "validation compares the two versions; a model may have learnt that part, so it says nothing "
+            "about test",
+            soft_wrap=True,
+        )
         console.print()
     for name, report in compressed.items():
         if "search" in report:

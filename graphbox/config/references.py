@@ -258,11 +258,13 @@ class _Checker:
             ("label", ("categorical", label_kind)),
             ("category", ("categorical",)),
             ("group", ("categorical", "integer")),
+            ("labels", ("slots",)),
         ):
             feature = task.get(name)
             if isinstance(feature, str):
                 yield from self._check_node_feature((*key, name), feature, node_type, kinds=kinds)
         yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
+        yield from self._check_edge_type((*key, "memberships"), task.get("memberships"), starts_at=node_type)
         target_type = task.get("target_type", node_type)
         yield from self._check_name((*key, "target_type"), target_type, self._node_types, "node type")
         ends = (node_type, target_type)

@@ -64,6 +64,7 @@ class NetworkSource:
         embeddings: float32 [nodes, dim], what training made of the nodes of that type.
         probabilities: float32 [nodes, classes], likewise, of a network that classifies; or None.
         classes: their names.
+        has_several: whether a node can have several of them.
         target_type: node type of what queries are ranked against.
         target: float32 [nodes of that type, dim].
         score: of the ranking.
@@ -81,6 +82,7 @@ class NetworkSource:
     target_type: str
     target: Float
     score: Score
+    has_several: bool = False
 
     def with_most_neighbors(self, most: int, seed: int) -> NetworkSource:
         """Return the source with at most so many neighbours of a node in a relation.
@@ -98,7 +100,10 @@ class NetworkSource:
         with torch.no_grad():
             if isinstance(head, LinkScorer):
                 return replace(self, edges=edges, embeddings=head.sources(vectors).numpy())
-            made, probabilities = vectors.numpy(), torch.softmax(head(vectors), dim=1).numpy()
+            logits = head(vectors)
+            made = vectors.numpy()
+            shares = torch.sigmoid(logits) if self.has_several else torch.softmax(logits, dim=1)
+            probabilities = shares.numpy()
         return replace(self, edges=edges, embeddings=made, probabilities=probabilities, target=made)
 
 
@@ -190,7 +195,14 @@ def _to_onnx(
     source: NetworkSource, plans: Sequence[PaddedLayerPlan], row_types: Sequence[str]
 ) -> ExportedOnnx:
     weighted = _is_weighted(source)
-    module = PaddedNetwork(source.network, plans, row_types, source.node_type, weighted=weighted)
+    module = PaddedNetwork(
+        source.network,
+        plans,
+        row_types,
+        source.node_type,
+        weighted=weighted,
+        has_several=source.has_several,
+    )
     # Sizes that are not 0 or 1, which the exporter would take for fixed, and no two alike.
     sizes: dict[str, int] = {}
 
@@ -251,7 +263,12 @@ def _preprocess(
         for place, name in enumerate(_row_types(plans))
     }
     return PaddedBlockForm(
-        node_type=source.node_type, rows=rows, layers=tuple(layers), classes=source.classes, unseen=unseen
+        node_type=source.node_type,
+        rows=rows,
+        layers=tuple(layers),
+        classes=source.classes,
+        has_several_classes=source.has_several,
+        unseen=unseen,
     )
 
 

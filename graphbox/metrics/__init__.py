@@ -13,6 +13,7 @@ from graphbox.metrics.classification import (
     accuracy,
     classification_report,
     macro_f1,
+    several_classes_report,
 )
 from graphbox.metrics.filtered import FilteredQueries, filtered_ranks, rank_report
 from graphbox.metrics.links import link_ranks, link_report
@@ -49,5 +50,6 @@ __all__ = [
     "link_report",
     "macro_f1",
     "rank_report",
+    "several_classes_report",
     "top_k",
 ]

@@ -172,9 +172,12 @@ def evaluate_ranking(
     ``recall@k`` is the share of a query's positives among its first k; ``ndcg@k`` has binary gains, discount
     1 / log2(rank + 1) and the ideal of min(k, positives) hits (Järvelin and Kekäläinen, 2002); ``hit@k`` is
     the share of queries with a positive among their first k; ``coverage@k`` the share of candidates that are
-    among the first k of any query. ``mrr`` is 1 / rank of the best positive in the whole ranking, where a tie
-    takes the middle of its ranks. Of a popularity bucket, ``recall@k_<bucket>`` is the share of the bucket's
-    held-out edges that are found, and ``positives_<bucket>`` their number; the same of a group of positives.
+    among the first k of any query; ``arp@k`` the mean training in-degree of a query's first k, averaged over
+    queries (average recommendation popularity; Yin et al., "Challenging the long tail recommendation", VLDB
+    2012): the higher, the more what is popular is shown. ``mrr`` is 1 / rank of the best positive in the
+    whole ranking, where a tie takes the middle of its ranks. Of a popularity bucket, ``recall@k_<bucket>`` is
+    the share of the bucket's held-out edges that are found, and ``positives_<bucket>`` their number; the same
+    of a group of positives.
 
     The report is the same, bit for bit, for any number of threads: blocks do not depend on it.
 
@@ -193,8 +196,8 @@ def evaluate_ranking(
         watch: receives the number of queries ranked, and may stop the measurement.
 
     Returns:
-        ``recall@k``, ``ndcg@k``, ``hit@k`` and ``coverage@k`` of each k; ``mrr``, ``queries``, ``positives``;
-        and the figures of buckets and groups that have any.
+        ``recall@k``, ``ndcg@k``, ``hit@k``, ``coverage@k`` and ``arp@k`` of each k; ``mrr``, ``queries``,
+        ``positives``; and the figures of buckets and groups that have any.
 
     Raises:
         UsageError: no queries, no k, or scores of another shape, or a score that is NaN.
@@ -231,8 +234,9 @@ def evaluate_ranking(
         rows_of_block, threads = rows_and_threads(block_rows or DEVICE_ROWS, len(in_degree), 1)
     else:
         rows_of_block, threads = rows_and_threads(block_rows or RANKED_ROWS, len(in_degree), threads)
-    done = 0
+    done, popularity = 0, np.empty((len(queries.queries), len(lengths)))
     for ranked in made_in_turn(rank, queries.blocks(rows_of_block), threads, watch.check):
+        popularity[done : done + len(ranked)] = _popularity(ranked, in_degree, lengths)
         done += len(ranked)
         watch.step(done, len(queries.queries))
         for place in range(ranked.shape[1]):
@@ -240,10 +244,11 @@ def evaluate_ranking(
             shown = shown[shown >= 0]
             best_place[shown] = np.minimum(best_place[shown], place)
     report: dict[str, float | int] = {}
-    for length in lengths:
+    for length, shown_degree in zip(lengths, popularity.mean(axis=0).tolist(), strict=True):
         report |= _at(length, queries, places)
         candidates = len(in_degree) - len(queries.excluded)
         report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
+        report[f"arp@{length}"] = shown_degree
         for name, inside in of_positives.items():
             if inside.any():
                 report[f"recall@{length}_{name}"] = float(_found(places[inside], length).mean())
@@ -304,6 +309,23 @@ def _at(length: int, queries: RankingQueries, places: NDArray[np.int64]) -> dict
         f"ndcg@{length}": float(ndcg.mean()),
         f"hit@{length}": float(np.mean(hits > 0)),
     }
+
+
+def _popularity(
+    ranked: NDArray[np.int64], in_degree: NDArray[np.int64], lengths: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return the mean in-degree of the lists of queries: float64 [queries, lengths].
+
+    Args:
+        ranked: int64 [queries, longest], best first; -1 where a list ends early.
+        in_degree: int64 [candidates].
+        lengths: of the lists to judge.
+    """
+    is_there = ranked >= 0
+    degree = np.cumsum(np.where(is_there, in_degree[ranked], 0), axis=1)
+    count = np.maximum(np.cumsum(is_there, axis=1), 1)
+    last = np.minimum(np.array(lengths), ranked.shape[1]) - 1
+    return np.asarray(degree[:, last] / count[:, last], dtype=np.float64)
 
 
 _Cells = tuple[NDArray[np.int64], NDArray[np.int64]]

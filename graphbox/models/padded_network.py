@@ -66,6 +66,7 @@ class PaddedNetwork(nn.Module):
         row_types: node types of the row inputs, in their order.
         node_type: of the queries.
         weighted: whether there are inputs of edge weights.
+        has_several: whether a node can have several classes, each with a probability of its own.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class PaddedNetwork(nn.Module):
         node_type: str,
         *,
         weighted: bool,
+        has_several: bool = False,
     ) -> None:
         super().__init__()
+        self._has_several = has_several
         self.network = network
         self._plans = tuple(plans)
         self._row_types = tuple(row_types)
@@ -113,4 +116,5 @@ class PaddedNetwork(nn.Module):
         head = self.network.head
         if isinstance(head, LinkScorer):
             return head.sources(found)
-        return found, torch.softmax(head(found), dim=1)
+        logits = head(found)
+        return found, torch.sigmoid(logits) if self._has_several else torch.softmax(logits, dim=1)

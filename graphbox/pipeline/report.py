@@ -31,6 +31,8 @@ class RunReport:
         training: epochs, batches and seconds of each stage of the training, by model.
         metrics: ``{task: {model: {metric: value}}}``.
         baselines: ``{task: {baseline: {metric: value}}}``.
+        baselines_left_out: ``{task: {baseline: why it did not run}}``.
+        notes: ``{task: {model: what its validation and test figures mean}}``, where these differ.
         export: errors against the trained model, by artifact.
         compress: sizes, latencies and metric before and after, by artifact.
         bench: latency and throughput, by artifact.
@@ -46,6 +48,8 @@ class RunReport:
     training: Mapping[str, Any]
     metrics: Mapping[str, Any]
     baselines: Mapping[str, Any]
+    baselines_left_out: Mapping[str, Any]
+    notes: Mapping[str, Any]
     export: Mapping[str, Any]
     compress: Mapping[str, Any]
     bench: Mapping[str, Any]
@@ -63,6 +67,8 @@ class RunReport:
             state=record.state,
             chunks=read_chunks(record.path)[-SHOWN_CHUNKS:],
             **parts,
+            baselines_left_out=record.report.get("baselines_left_out", {}),
+            notes=record.report.get("notes", {}),
             compress=record.report.get("compress", {}),
             bench=record.report.get("bench", {}),
             promotion=record.report.get("promotion", {}),
@@ -79,6 +85,8 @@ class RunReport:
             "training": self.training,
             "metrics": self.metrics,
             "baselines": self.baselines,
+            "baselines_left_out": self.baselines_left_out,
+            "notes": self.notes,
             "export": self.export,
             "compress": self.compress,
             "bench": self.bench,

@@ -1,4 +1,4 @@
-"""Baselines that train nothing: each reads the same graph as the models, without the held-out part."""
+"""Baselines of tasks of kind `recommend`; each reads what models read, without the held-out part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
+from graphbox.config import RecommendTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import (
@@ -19,13 +19,11 @@ from graphbox.metrics import (
     RankingQueries,
     ScoreBlock,
     Watch,
-    classification_report,
     evaluate_ranking,
 )
-from graphbox.models.gfcf import fit_gfcf
-from graphbox.models.ials import fit_ials
+from graphbox.train.closed_forms import ease, gfcf, ials
 from graphbox.train.recommendation.queries import adjacency, in_degree, known_answers, ranking_queries
-from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit
+from graphbox.train.tasks import Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
 _RESTART = 0.15
@@ -33,61 +31,6 @@ _PAGERANK_STEPS = 10
 _KNN_ROWS = 8
 _PAGERANK_ROWS = 16
 """Queries scored between two checks: a second of work on a graph of millions of edges, in the CPU's cache."""
-
-
-# ----------------------------------------------------------------------------------- classify
-
-
-def majority(view: GraphView, split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most frequent known class for every node: int64 [num_nodes]."""
-    counts = np.bincount(split.labels[known], minlength=len(split.classes))
-    return np.full(view.num_nodes(split.node_type), counts.argmax(), dtype=np.int64)
-
-
-def neighbors_vote(view: GraphView, split: ClassifySplit, known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the most frequent class among a node's neighbours of the same type whose class is known.
-
-    A neighbour counts once for each edge type and direction that joins it; a node without such neighbours
-    gets the majority class, which also decides ties.
-    """
-    num_nodes = view.num_nodes(split.node_type)
-    counts = np.bincount(split.labels[known], minlength=len(split.classes))
-    one_hot = sp.csr_array(
-        (np.ones(len(known), np.float32), (known, split.labels[known])), shape=(num_nodes, len(counts))
-    )
-    votes = np.zeros((num_nodes, len(counts)), dtype=np.float32)
-    for edge_type in view.edge_types:
-        if edge_type[0] == edge_type[2] == split.node_type:
-            incoming = adjacency(view.csc(edge_type))
-            votes += (incoming @ one_hot + incoming.T @ one_hot).toarray()
-    return np.asarray((votes + 0.5 * counts / counts.sum()).argmax(axis=1), dtype=np.int64)
-
-
-CLASSIFY_BASELINES: dict[str, Callable[[GraphView, ClassifySplit, NDArray[np.int64]], NDArray[np.int64]]] = {
-    "majority": majority,
-    "neighbors_vote": neighbors_vote,
-}
-
-
-def classify_baselines(
-    view: GraphView,
-    split: ClassifySplit,
-    task: ClassifyTaskConfig,
-    fold: Fold,
-    seed: int,  # noqa: ARG001 - the interface of baselines
-) -> dict[str, Measure]:
-    """Return the measurements of the task's baselines on a fold, by name of the baseline."""
-    known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
-    nodes = split.nodes(fold)
-
-    def measure(name: str, _: Watch) -> dict[str, float | int]:
-        predicted = CLASSIFY_BASELINES[name](view, split, known)[nodes]
-        return classification_report(split.labels[nodes], predicted)
-
-    return {name: partial(measure, name) for name in task.baselines}
-
-
-# ---------------------------------------------------------------------------------- recommend
 
 
 def popular(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
@@ -204,25 +147,6 @@ def user_knn(view: GraphView, split: RecommendSplit, _category: str | None, chec
     return _in_pieces(score, _KNN_ROWS, check)
 
 
-def gfcf(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
-    """Score by graph-filter collaborative filtering: :func:`graphbox.models.gfcf.fit_gfcf`."""
-    queries, targets = _live_ends(view, split)
-    score = fit_gfcf(_live_answers(view, split))
-    return lambda rows: targets.spread(score(queries.rows(rows)), fill=-np.inf, axis=1)
-
-
-def ials(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
-    """Score by implicit alternating least squares: :func:`graphbox.models.ials.fit_ials`."""
-    of_queries, of_targets = fit_ials(_live_answers(view, split))
-    queries, targets = _live_ends(view, split)
-
-    def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = np.asarray(of_queries[queries.rows(rows)] @ of_targets.T, dtype=np.float32)
-        return targets.spread(found, fill=-np.inf, axis=1)
-
-    return score
-
-
 RECOMMEND_BASELINES: dict[str, Callable[[GraphView, RecommendSplit, str | None, Check], ScoreBlock]] = {
     "popular": popular,
     "popular_within_category": popular_within_category,
@@ -231,6 +155,7 @@ RECOMMEND_BASELINES: dict[str, Callable[[GraphView, RecommendSplit, str | None, 
     "user_knn": user_knn,
     "gfcf": gfcf,
     "ials": ials,
+    "ease": ease,
 }
 
 
@@ -238,7 +163,7 @@ def baselines_of(split: RecommendSplit, task: RecommendTaskConfig) -> tuple[str,
     """Return the baselines to run: those that the task names, or all that need no setting it lacks."""
     if task.baselines is not None:
         return task.baselines
-    names = ["popular", "popular_within_category", "adamic_adar", "personalized_pagerank", "user_knn"]
+    names = list(RECOMMEND_BASELINES)
     if task.category is None:
         names.remove("popular_within_category")
     if not split.within_one_type:
@@ -298,16 +223,6 @@ def _in_pieces(score: ScoreBlock, rows: int, check: Check) -> ScoreBlock:
         return np.concatenate(pieces)
 
     return score_pieces
-
-
-def _live_ends(view: GraphView, split: RecommendSplit) -> tuple[LiveRows, LiveRows]:
-    return LiveRows.of_graph(view, split.node_type), LiveRows.of_graph(view, split.target_type)
-
-
-def _live_answers(view: GraphView, split: RecommendSplit) -> sp.csr_array:
-    """Return the known answers among live nodes: 0/1 float32 [live queries, live targets]."""
-    queries, targets = (live.nodes(np.arange(len(live))) for live in _live_ends(view, split))
-    return sp.csr_array(known_answers(view, split)[queries][:, targets])
 
 
 def _undirected(view: GraphView, split: RecommendSplit) -> sp.csr_array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,17 @@ from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
 from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
+from graphbox.memory import available_bytes
 from graphbox.metrics import (
     UNWATCHED,
     Measure,
     ScoreBlock,
     Watch,
-    classification_report,
     evaluate_ranking,
 )
-from graphbox.train.node_classifier import predict_classes
+from graphbox.train.baseline_costs import baselines_left_out
+from graphbox.train.class_report import class_report
+from graphbox.train.node_classifier import class_probabilities
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
 from graphbox.train.splitting.groups import node_groups
@@ -70,7 +73,7 @@ def evaluate_embeddings(
 ) -> Metrics:
     """Measure frozen embeddings on a task: by a classifier, or by ranking with the cosine.
 
-    The classifier is that of :func:`graphbox.train.node_classifier.predict_classes`.
+    The classifier is that of :func:`graphbox.train.node_classifier.class_probabilities`.
 
     Args:
         graph: the whole graph.
@@ -105,10 +108,10 @@ def evaluate_embeddings(
         raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
     view = GraphView(graph, split, fold)
     group = node_groups(graph, task.node_type, task.group).of_nodes if task.neighbor_classes else None
-    predicted = predict_classes(
+    found = class_probabilities(
         view, split, embeddings, fold, neighbors=task.neighbors, neighbor_classes_by_group=group
     )
-    return classification_report(split.labels[split.nodes(fold)], predicted)
+    return class_report(split, split.nodes(fold), found)
 
 
 def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "test") -> Metrics:
@@ -125,7 +128,28 @@ def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "tes
     if not isinstance(split, ClassifySplit):
         raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
     nodes = split.nodes(fold)
-    return classification_report(split.labels[nodes], logits[nodes].argmax(axis=1).astype(np.int64))
+    scores = logits[nodes]
+    if split.has_several:
+        scores = np.asarray(1.0 / (1.0 + np.exp(-scores.astype(np.float64))), np.float32)
+    return class_report(split, nodes, scores)
+
+
+def evaluate_class_probabilities(
+    split: Split, probabilities: NDArray[np.float32], fold: Fold = "test"
+) -> Metrics:
+    """Measure the probabilities of classes that a model of a classify task gives itself.
+
+    Args:
+        split: the split of the task.
+        probabilities: float32 [nodes of the task's node type, classes].
+        fold: validation or test.
+
+    Raises:
+        UsageError: the task has no classes.
+    """
+    if not isinstance(split, ClassifySplit):
+        raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
+    return class_report(split, split.nodes(fold), probabilities[split.nodes(fold)])
 
 
 def evaluate_trained(
@@ -164,22 +188,42 @@ def evaluate_baselines(
     Raises:
         UsageError: the split is one of another kind of task.
     """
-    measures = baseline_measures(graph, split, task, fold, seed)
-    return {name: measure(UNWATCHED) for name, measure in measures.items()}
+    found = planned_baselines(graph, split, task, fold, seed)
+    return {name: measure(UNWATCHED) for name, measure in found.measures.items()}
 
 
-def baseline_measures(
+@dataclass(frozen=True)
+class PlannedBaselines:
+    """The baselines of a task.
+
+    Attributes:
+        measures: their measurements, which have yet to run, by name.
+        left_out: why others do not run, by name.
+    """
+
+    measures: Mapping[str, Measure]
+    left_out: Mapping[str, str]
+
+
+def planned_baselines(
     graph: Graph, split: Split, task: TaskConfig, fold: Fold, seed: int
-) -> dict[str, Measure]:
-    """Return the measurements of the task's baselines by name; see :func:`evaluate_baselines`.
+) -> PlannedBaselines:
+    """Return the baselines of a task; see :func:`evaluate_baselines`.
+
+    Without a list in the task those are left out that would take too long, or more than half of the memory
+    that is available; see :mod:`graphbox.train.baseline_costs`.
 
     Raises:
         UsageError: the split is one of another kind of task.
     """
     if task.kind != split.KIND:
         raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
-    measures = TASK_KINDS[task.kind].baseline_measures()
-    return measures(GraphView(graph, split, fold), split, task, fold, seed)
+    view = GraphView(graph, split, fold)
+    measures = TASK_KINDS[task.kind].baseline_measures()(view, split, task, fold, seed)
+    left_out = baselines_left_out(view, split, task, measures, fold, available_bytes() // 2)
+    return PlannedBaselines(
+        {name: measure for name, measure in measures.items() if name not in left_out}, left_out
+    )
 
 
 def evaluate_classes(

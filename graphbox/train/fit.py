@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,13 +14,14 @@ from pathlib import Path
 import torch
 
 from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.durable import write_atomically
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.distillation import EarlierModels, earlier_models
-from graphbox.train.launch import TrainingOptions, job_of, launch
+from graphbox.train.launch import TrainingOptions, TrainingPhase, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
 from graphbox.train.model_description import ModelDescription
@@ -114,17 +116,69 @@ def fit(
         start_from,
         decided_hbm,
     )
-    if processes == 1:
-        trained = fit_in_process(
-            graph, split, config, task, options, trackers, progress, stop, at_once=at_once
-        )
-        assert trained is not None  # noqa: S101 - it is the only process
-        return trained
-    check_processes(processes, config, task, name, options.memory)
-    check_gpus(processes, device)
-    job = job_of(graph, split, config, task, options, processes)
-    launch(job, processes, progress=progress, trackers=trackers, stop=stop)
-    return load_trained(run_folder, name)
+    if processes > 1:
+        check_processes(processes, config, task, name, options.memory)
+        check_gpus(processes, device)
+
+    def train_once(config: ModelConfig, options: TrainingOptions) -> TrainedModel | None:
+        if processes == 1:
+            return fit_in_process(
+                graph, split, config, task, options, trackers, progress, stop, at_once=at_once
+            )
+        job = job_of(graph, split, config, task, options, processes)
+        launch(job, processes, progress=progress, trackers=trackers, stop=stop)
+        return None if options.is_first else load_trained(run_folder, name)
+
+    if isinstance(config, LearntParts) and config.validate_first:
+        trained = fit_twice(config, split, options, train_once)
+    else:
+        trained = train_once(config, options)
+    assert trained is not None  # noqa: S101 - a training that is not the first of two ends with a model
+    return trained
+
+
+def fit_twice(
+    config: ModelConfig,
+    split: Split | None,
+    options: TrainingOptions,
+    train_once: Callable[[ModelConfig, TrainingOptions], TrainedModel | None],
+) -> TrainedModel | None:
+    """Train a model on the training part alone, then on the validation part as well, for as many epochs.
+
+    The second training follows the same schedule of learning rates, and ends after the epoch that was best in
+    the first; where the first was not to choose one, both train all epochs. What the first measured is in the
+    outcome of the second. The first starts anew even where the second starts from an earlier run, which may
+    have seen the validation part.
+
+    Args:
+        config: the model's section of the run file, which learns from both parts.
+        split: the split of its task.
+        options: of the trainings.
+        train_once: trains a model, and writes its outcome and, of the second, what was trained into the
+        folder
+            of the run.
+    """
+    file = options.run_folder / "trained" / options.name / "first.json"
+    of_first = replace(options, start_from=None, phase=TrainingPhase("first"))
+    alone = config.model_copy(update={"train_on": "train", "validate_first": False})
+    settings = _settings(alone, split, options.seed, EarlierModels())
+    known = json.loads(file.read_text()) if options.resume and file.exists() else {}
+    if known.get("settings") != settings:
+        file.unlink(missing_ok=True)
+        train_once(alone, of_first)
+        known = {"settings": settings, "outcome": asdict(load_outcome(options.run_folder, options.name))}
+        with write_atomically(file) as stream:
+            stream.write(json.dumps(known, indent=1).encode())
+        shutil.rmtree(options.run_folder / "checkpoints" / of_first.logged_name, ignore_errors=True)
+    first = Outcome(**known["outcome"])
+    most = first.epochs if first.best_epoch is None else first.best_epoch
+    trained = train_once(config, replace(options, phase=TrainingPhase("final", most)))
+    final = load_outcome(options.run_folder, options.name)
+    about = {"epochs": first.epochs, "steps": first.steps, "stage_seconds": first.stage_seconds}
+    _write_outcome(
+        replace(final, validation=first.validation, best_epoch=first.best_epoch, first=about), options
+    )
+    return trained
 
 
 def fit_in_process(
@@ -139,7 +193,10 @@ def fit_in_process(
     processes: TrainingProcesses = ALONE,
     at_once: AtOnce = nullcontext,
 ) -> TrainedModel | None:
-    """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
+    """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model.
+
+    The first of two trainings ends with its outcome alone.
+    """
     name, run_folder, threads = options.name, options.run_folder, options.threads
     device = torch.device(options.device)
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
@@ -149,6 +206,7 @@ def fit_in_process(
     if processes.is_first:
         place.clear()
     earlier = earlier_models(config, name, run_folder)
+    trained: TrainedModel | None = None
     assignment = Assignment(
         name,
         view,
@@ -169,9 +227,9 @@ def fit_in_process(
             with summing_in_order(device, wanted=trainer.sums_in_order):
                 outcome = train(
                     trainer,
-                    model=name,
+                    model=options.logged_name,
                     run_folder=run_folder,
-                    settings=_settings(config, split, options.seed, earlier),
+                    settings=_settings(config, split, options.seed, earlier, options.phase),
                     clock=assignment.clock,
                     trackers=trackers,
                     progress=progress,
@@ -182,6 +240,7 @@ def fit_in_process(
                     checkpoint_interval_s=options.checkpoint_interval_s,
                     processes=processes,
                     description=description,
+                    most_epochs=None if options.phase is None else options.phase.most_epochs,
                     start=None
                     if options.start_from is None
                     else partial(
@@ -196,10 +255,12 @@ def fit_in_process(
                 )
                 if not processes.is_first:
                     return None
-                with at_once():
-                    trained = trainer.trained(name, GraphView(graph, split, "test"))
+                if not options.is_first:
+                    with at_once():
+                        trained = trainer.trained(name, GraphView(graph, split, "test"))
             outcome = replace(outcome, places={**outcome.places, **place.table_places()})
-            save_trained(trained, graph, run_folder)
+            if trained is not None:
+                save_trained(trained, graph, run_folder)
         finally:
             trainer.close()
             place.release()
@@ -207,11 +268,18 @@ def fit_in_process(
     are_on_disk = [table.path is not None for table in trainer.tables().values()]
     for table in trainer.tables().values():
         discard_table(table)
+    if trained is None:
+        _write_outcome(outcome, options)
+        return None
     if (trained.click is not None or trained.network is not None) and any(are_on_disk):
         trained = load_trained(run_folder, name)  # whose rows were those of the tables
-    with write_atomically(run_folder / "trained" / name / "outcome.json") as stream:
-        stream.write(json.dumps(asdict(outcome), indent=1).encode())
+    _write_outcome(outcome, options)
     return trained
+
+
+def _write_outcome(outcome: Outcome, options: TrainingOptions) -> None:
+    with write_atomically(options.run_folder / "trained" / options.name / "outcome.json") as stream:
+        stream.write(json.dumps(asdict(outcome), indent=1).encode())
 
 
 def load_outcome(run_folder: Path, name: str) -> Outcome:
@@ -228,12 +296,26 @@ def load_outcome(run_folder: Path, name: str) -> Outcome:
         ) from None
 
 
-def _settings(config: ModelConfig, split: Split | None, seed: int, earlier: EarlierModels) -> str:
+def _settings(
+    config: ModelConfig,
+    split: Split | None,
+    seed: int,
+    earlier: EarlierModels,
+    phase: TrainingPhase | None = None,
+) -> str:
     """Return a digest of everything that must be the same when a training is resumed."""
     held_out = "nothing" if split is None else split.digest
     taken = earlier.digest
-    text = f"{config.model_dump_json()} {held_out} {seed}{' ' if taken else ''}{taken}"
+    text = f"{_settings_text(config)} {held_out} {seed}{' ' if taken else ''}{taken}"
+    if phase is not None:
+        text += f" {phase.name} {phase.most_epochs}"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _settings_text(config: ModelConfig) -> str:
+    """Return the settings as JSON, of which `validate_first` counts where it is set: it came later."""
+    is_set = isinstance(config, LearntParts) and config.validate_first
+    return config.model_dump_json(exclude=None if is_set else {"validate_first"})
 
 
 @contextmanager

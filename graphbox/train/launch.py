@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -43,6 +43,19 @@ _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 
 @dataclass(frozen=True)
+class TrainingPhase:
+    """One of the two trainings of a model with `validate_first`.
+
+    Attributes:
+        name: `first`, which learns from the training part alone, or `final`.
+        most_epochs: epochs to train at most, of the schedule of all; None: all.
+    """
+
+    name: Literal["first", "final"]
+    most_epochs: int | None = None
+
+
+@dataclass(frozen=True)
 class TrainingOptions:
     """Arguments of :func:`graphbox.train.fit` by their names, as JSON keeps them."""
 
@@ -56,6 +69,20 @@ class TrainingOptions:
     device: str
     start_from: Path | None = None
     decided_hbm: HbmConfig | None = None
+    phase: TrainingPhase | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the two trainings of a model."""
+        return self.phase is not None and self.phase.name == "first"
+
+    @property
+    def logged_name(self) -> str:
+        """Name of figures and checkpoints: the model's, with ``:first`` of the first of two trainings.
+
+        No model of a run file is called so.
+        """
+        return f"{self.name}:first" if self.is_first else self.name
 
 
 OPTIONS = TypeAdapter(TrainingOptions)

@@ -66,6 +66,9 @@ class Outcome:
         places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
         started_from: what it took over from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
             has it; None: it started anew.
+        validation: figures of the validation part of the state that it ended in, by their names in the log;
+            of a model that was trained twice those of the first training. Empty: nothing was measured.
+        first: of a model that was trained twice the epochs, steps and seconds of the first training.
     """
 
     epochs: int
@@ -75,6 +78,8 @@ class Outcome:
     devices: Sequence[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     started_from: Mapping[str, Any] | None = None
+    validation: Mapping[str, float] = field(default_factory=dict)
+    first: Mapping[str, Any] | None = None
 
 
 ProgressCallback = Callable[[TrainProgress], None]
@@ -103,6 +108,7 @@ class _Position:
     stage_seconds: dict[str, float] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
     started_from: dict[str, Any] | None = None
+    validation: dict[str, float] = field(default_factory=dict)
 
     def restart_point(self) -> None:
         self.loss_sum, self.samples, self.point_s = 0.0, 0, 0.0
@@ -125,6 +131,7 @@ def train(
     processes: TrainingProcesses = ALONE,
     description: ModelDescription | None = None,
     start: Callable[[], WarmStart] | None = None,
+    most_epochs: int | None = None,
 ) -> Outcome:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
@@ -153,6 +160,8 @@ def train(
         processes: which train together.
         description: what checkpoints record for later trainings that start from them; None: nothing.
         start: gives the trainer what it starts from, unless it is resumed; None: it starts anew.
+        most_epochs: epochs after which training ends before the trainer has no more; None: they are all
+            trained.
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
@@ -178,6 +187,7 @@ def train(
             threads,
             checkpoint_interval_s,
             processes,
+            most_epochs,
         )
         checkpoint = store.load(threads, instead_of=trainer.tables()) if resume else None
         if checkpoint is None:
@@ -209,8 +219,10 @@ class _Loop:
         threads: int | None,
         checkpoint_interval_s: float,
         processes: TrainingProcesses,
+        most_epochs: int | None,
     ) -> None:
         self._processes = processes
+        self._most_epochs = most_epochs
         self._checkpoint_interval_s = checkpoint_interval_s
         self._trainer = trainer
         self._model = model
@@ -258,7 +270,14 @@ class _Loop:
         at = self._at
         places = dict(self._trainer.places())
         return Outcome(
-            at.epoch, at.step, at.best_epoch, at.stage_seconds, at.devices, places, at.started_from
+            at.epoch,
+            at.step,
+            at.best_epoch,
+            at.stage_seconds,
+            at.devices,
+            places,
+            at.started_from,
+            at.validation,
         )
 
     # Epochs and batches
@@ -267,7 +286,7 @@ class _Loop:
         device = device_in_words(self._trainer.device)
         if self._at.devices[-1:] != [device]:
             self._at.devices.append(device)
-        while not self._out_of_patience() and self._trainer.has_epoch(self._at.epoch):
+        while not self._is_over() and self._trainer.has_epoch(self._at.epoch):
             self._run_epoch()
 
     def _run_epoch(self) -> None:
@@ -317,6 +336,8 @@ class _Loop:
     def _compare(self, values: Mapping[str, float]) -> None:
         """Keep this state if it is the best so far."""
         selection = self._trainer.selection
+        if selection is None:
+            self._at.validation |= _of_validation(values)
         if selection is None or selection.metric not in values:
             return
         value, best = values[selection.metric], self._at.best_value
@@ -325,8 +346,12 @@ class _Loop:
             self._at.worse_epochs += 1
             return
         self._at.best_value, self._at.worse_epochs = value, 0
+        self._at.validation = _of_validation(values)
         self._at.best_step, self._at.best_epoch = self._at.step, self._at.epoch
         self._save()
+
+    def _is_over(self) -> bool:
+        return self._out_of_patience() or self._at.epoch == self._most_epochs
 
     def _out_of_patience(self) -> bool:
         selection = self._trainer.selection
@@ -365,6 +390,12 @@ class _Loop:
         for table in before.values():
             discard_table(table)
 
+    @property
+    def _epochs(self) -> int:
+        """Epochs that are trained at most."""
+        every = self._trainer.epochs
+        return every if self._most_epochs is None else min(every, self._most_epochs)
+
     # What others see
 
     def _point(self, values: Mapping[str, float]) -> None:
@@ -393,9 +424,7 @@ class _Loop:
             return
         self._progress_at = time.monotonic()
         done = self._at.epoch + self._at.batch / batches
-        self._progress(
-            TrainProgress(self._model, done, self._trainer.epochs, self._at.step, dict(self._values))
-        )
+        self._progress(TrainProgress(self._model, done, self._epochs, self._at.step, dict(self._values)))
 
     # Stopping and failing
 
@@ -452,6 +481,15 @@ class _Loop:
             return 0.0
         long_enough = self._save_s / _CHECKPOINT_SHARE
         return max(self._checkpoint_interval_s, min(long_enough, _LONGEST_INTERVAL_S))
+
+
+def _of_validation(values: Mapping[str, float]) -> dict[str, float]:
+    """Return figures of the validation part, by their names."""
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if name.startswith("validation_") and math.isfinite(value)
+    }
 
 
 def _hit_rates(trainer: Trainer) -> dict[str, float]:

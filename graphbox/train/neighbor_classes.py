@@ -32,15 +32,10 @@ def shares_of_known_classes(
     Returns:
         float32 [nodes, classes] each.
     """
-    classes = _one_hot(split, known)
+    classes = sp.csr_array(split.members(known), dtype=np.float64)
     within, through = _links(view, split.node_type)
     over_edges = [_shares(_over_edges(links, classes, group)) for links in within]
     return over_edges + [_shares(_over_common(links, classes, group)) for links in (*within, *through)]
-
-
-def _one_hot(split: ClassifySplit, known: NDArray[np.int64]) -> sp.csr_array:
-    shape = (len(split.labels), len(split.classes))
-    return sp.csr_array((np.ones(len(known)), (known, split.labels[known])), shape=shape)
 
 
 def _links(view: GraphView, node_type: str) -> tuple[list[sp.csr_array], list[sp.csr_array]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +15,11 @@ from graphbox.train.recommendation.queries import adjacency
 from graphbox.train.tasks import ClassifySplit, Fold
 from graphbox.train.view import GraphView
 
+Columns: TypeAlias = NDArray[np.float32] | sp.csr_array
+
 _TOLERANCE = 1e-3
-_MOST_ITERATIONS = 200
+MOST_ITERATIONS = 200
+"""Steps of a logistic regression."""
 _PENALTY = 1.0
 _PENALTY_WITH_NEIGHBORS = 10.0
 """Strength of the L2 penalty: with neighbours there are several times the columns."""
@@ -24,7 +28,7 @@ _SCALE_OF_SHARES = 6.0
 of rare classes would be huge where they are not zero."""
 
 
-def predict_classes(
+def class_probabilities(
     view: GraphView,
     split: ClassifySplit,
     embeddings: Mapping[str, NDArray[np.float32]],
@@ -32,11 +36,11 @@ def predict_classes(
     *,
     neighbors: bool,
     neighbor_classes_by_group: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64]:
-    """Return the class of each node of a fold, by a classifier that is trained on the folds before it.
+) -> NDArray[np.float32]:
+    """Return the probabilities of classes by a classifier that is trained on the folds before a fold.
 
-    The classifier is multinomial logistic regression on standardized columns, with an L2 penalty of strength
-    1, or 10 with anything of the neighbours.
+    The classifier is :func:`fit_classes` on standardized columns, with an L2 penalty of strength 1, or 10
+    with anything of the neighbours.
 
     Args:
         view: the graph as it is known when ``fold`` is predicted.
@@ -48,12 +52,10 @@ def predict_classes(
             classifier :func:`graphbox.train.neighbor_classes.shares_of_known_classes`, too. None: do not.
 
     Returns:
-        int64 [nodes of the fold].
+        float32 [nodes of the fold, classes].
     """
     known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
     nodes = split.nodes(fold)
-    if len(np.unique(split.labels[known])) == 1:  # nothing to separate
-        return np.full(len(nodes), split.labels[known[0]])
     columns = [embeddings[split.node_type]]
     if neighbors:
         columns += mean_of_neighbors(view, split.node_type, embeddings).values()
@@ -63,17 +65,58 @@ def predict_classes(
         both += [each * np.float32(_SCALE_OF_SHARES) for each in shares]
     alone = not neighbors and neighbor_classes_by_group is None
     penalty = _PENALTY if alone else _PENALTY_WITH_NEIGHBORS
+    learnt, asked = (np.concatenate([each[rows] for each in both], axis=1) for rows in (known, nodes))
+    members = split.members(known)[known]
+    return fit_classes(learnt, asked, members, 1.0 / penalty, one_each=not split.has_several)
+
+
+def fit_classes(
+    learnt: Columns, asked: Columns, members: sp.csr_array, strength: float, *, one_each: bool = True
+) -> NDArray[np.float32]:
+    """Return the probabilities of classes by logistic regression.
+
+    Args:
+        learnt: float32 [known nodes, columns], dense or sparse.
+        asked: float32 [n, columns], of the nodes to classify.
+        members: 0/1 [known nodes, classes], their classes.
+        strength: inverse of the strength of the L2 penalty.
+        one_each: each node has one class: the regression is multinomial, and probabilities add up to 1. Else
+            each class has a regression of its own, one versus the rest.
+
+    Returns:
+        float32 [n, classes]; the classes of no known node, or of all, have probability 0, or 1.
+    """
+    found = np.zeros((asked.shape[0], members.shape[1]), np.float32)
+    if one_each:
+        labels = members.indices.astype(np.int64)
+        classes = np.unique(labels)
+        found[:, classes] = _probabilities(learnt, asked, labels, strength)
+        return found
+    by_class = sp.csc_array(members)
+    for number in range(members.shape[1]):
+        is_member = np.zeros(members.shape[0], bool)
+        is_member[by_class.indices[by_class.indptr[number] : by_class.indptr[number + 1]]] = True
+        if is_member.any():
+            found[:, number] = _probabilities(learnt, asked, is_member, strength)[:, -1]
+    return found
+
+
+def _probabilities(
+    learnt: Columns, asked: Columns, labels: NDArray[np.int64] | NDArray[np.bool_], strength: float
+) -> NDArray[np.float32]:
+    """Return the probabilities of the labels that occur, ascending: float32 [n, labels]."""
+    if (labels == labels[0]).all():  # nothing to separate
+        return np.ones((asked.shape[0], 1), np.float32)
     # Here, as trainings load this module, and 70 MB of that one only where it is used.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    classifier = LogisticRegression(C=1.0 / penalty, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
+    classifier = LogisticRegression(C=strength, tol=_TOLERANCE, max_iter=MOST_ITERATIONS)
     with warnings.catch_warnings():
         # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        classifier.fit(np.concatenate([each[known] for each in both], axis=1), split.labels[known])
-    predicted = classifier.predict(np.concatenate([each[nodes] for each in both], axis=1))
-    return np.asarray(predicted, dtype=np.int64)
+        classifier.fit(learnt, labels)
+    return np.asarray(classifier.predict_proba(asked), np.float32)
 
 
 def mean_of_neighbors(

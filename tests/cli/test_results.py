@@ -36,6 +36,23 @@ def test_a_sample_of_queries_is_named() -> None:
     ) in console.file.getvalue()
 
 
+def test_notes_and_baselines_that_did_not_run_stand_under_their_task() -> None:
+    console = Console(file=StringIO(), width=60)
+    left_out = "left out, about 14 min on this graph; name it under `baselines` to run it"
+    note = "validation recall@20 0.340; not to be compared with test: test comes later in time"
+    report = {
+        "metrics": {"buys": {"lg": {"recall@20": 0.1}}, "other": {"lg": {"auc": 0.9}}},
+        "baselines_left_out": {"buys": {"gfcf": left_out}, "other": {}},
+        "notes": {"buys": {"lg": note}, "other": {}},
+    }
+    print_results(report, console)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    first, second = text.split("Task other")
+    assert f"\ngfcf: {left_out}\nlg: {note}\n" in first
+    assert "left out" not in second
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_no_word_is_broken(width: int) -> None:
     console = Console(file=StringIO(), width=width)

@@ -37,8 +37,10 @@ def test_document(report: dict[str, Any]) -> None:
         "sage": True,
     }
     assert report["training"]["sage"]["stage_seconds"]["compute"] > 0
-    assert set(report["baselines"]["field"]) == {"majority", "neighbors_vote"}
-    assert "user_knn" in report["baselines"]["cite"]
+    assert set(report["baselines"]["field"]) == {"majority", "neighbors_vote", "label_propagation", "sgc"}
+    assert set(report["baselines"]["cite"]) >= {"user_knn", "gfcf", "ials", "ease"}
+    assert report["baselines_left_out"] == {"field": {}, "cite": {}}
+    assert report["notes"]["cite"]["sage"].startswith("validation recall@5 ")
     assert report["export"]["citer"]["max_absolute_error"] < 1e-4
     assert report["export"]["citer"]["rows"] > 60
     assert [stage["name"] for stage in report["stages"]] == STAGES

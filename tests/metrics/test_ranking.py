@@ -60,13 +60,14 @@ def ranked_by_loop(scores: Scores, query: int, masked: set[int]) -> list[int]:
 def report_by_loop(
     scores: Scores, positives: list[set[int]], masked: list[set[int]], in_degree: NDArray[np.int64], k: int
 ) -> dict[str, float]:
-    recall, ndcg, hit, reciprocal = [], [], [], []
+    recall, ndcg, hit, reciprocal, popularity = [], [], [], [], []
     shown: set[int] = set()
     found: dict[str, list[bool]] = {bucket.name: [] for bucket in POPULARITY_BUCKETS}
     for query, answers in enumerate(positives):
         ranked = ranked_by_loop(scores, query, masked[query])
         first = ranked[:k]
         shown.update(first)
+        popularity.append(float(np.mean(in_degree[first])) if first else 0.0)
         hit.append(any(node in answers for node in first))
         recall.append(sum(node in answers for node in first) / len(answers))
         gain = sum(1 / math.log2(place + 2) for place, node in enumerate(first) if node in answers)
@@ -81,6 +82,7 @@ def report_by_loop(
             found[bucket.name].append(node in first)
     report: dict[str, float] = {f"recall@{k}": float(np.mean(recall)), f"ndcg@{k}": float(np.mean(ndcg))}
     report[f"hit@{k}"] = float(np.mean(hit))
+    report[f"arp@{k}"] = float(np.mean(popularity))
     report |= {f"coverage@{k}": len(shown) / scores.shape[1], "mrr": float(np.mean(reciprocal))}
     for name, hits in found.items():
         if hits:
@@ -105,7 +107,7 @@ def test_equals_the_definition(seed: int, block_rows: int) -> None:
 
 def test_blocks_do_not_change_a_bit_and_scores_are_not_written_to() -> None:
     scores, positives, masked = problem(3)
-    queries, in_degree = as_queries(positives, masked), np.zeros(scores.shape[1], np.int64)
+    queries, in_degree = as_queries(positives, masked), np.arange(scores.shape[1]) ** 3
     before = scores.copy()
     reports = [
         evaluate_ranking(block_of(scores), queries, in_degree, k=5, block_rows=rows, threads=threads)

@@ -9,13 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import UNWATCHED
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, evaluate_baselines
-from graphbox.train.baselines import CLASSIFY_BASELINES, RECOMMEND_BASELINES, baselines_of
+from graphbox.train.baselines import RECOMMEND_BASELINES, baselines_of
+from graphbox.train.closed_forms import EASE_PENALTIES
+from graphbox.train.node_baselines import CLASSIFY_BASELINES, SGC_STRENGTHS
 from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
 from tests.train.conftest import ITEMS
 
@@ -165,6 +168,38 @@ class TestRecommend:
         scores = scores_of("user_knn", view, recommend_split)
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-6)
 
+    def test_ease_is_told_its_penalty_by_the_validation_part(
+        self, graph: Graph, recommend_split: RecommendSplit
+    ) -> None:
+        view = GraphView(graph, recommend_split, "test")
+        known = np.zeros((ITEMS, ITEMS), np.float64)
+        for source, target in edges_of(view, "likes", "fits"):
+            known[source, target] = 1.0
+        train = known.copy()
+        train[tuple(recommend_split.validation.T)] = 0.0
+
+        def weights(answers: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
+            inverse = np.linalg.inv(answers.T @ answers + penalty * np.eye(ITEMS))
+            found = -inverse / np.diagonal(inverse)
+            np.fill_diagonal(found, 0.0)
+            return np.asarray(found)
+
+        def recall(penalty: float) -> float:
+            found = train @ weights(train, penalty)
+            found[train > 0] = -np.inf
+            shares = []
+            for query in np.unique(recommend_split.validation[:, 0]):
+                wanted = set(
+                    recommend_split.validation[recommend_split.validation[:, 0] == query, 1].tolist()
+                )
+                first = np.argsort(-found[query], kind="stable")[:20].tolist()
+                shares.append(len(wanted & set(first)) / len(wanted))
+            return float(np.mean(shares))
+
+        best = max(EASE_PENALTIES, key=recall)
+        scores = RECOMMEND_BASELINES["ease"](view, recommend_split, None, UNWATCHED.check)(QUERIES)
+        np.testing.assert_allclose(scores, (known @ weights(known, best))[QUERIES], atol=1e-4)
+
     def test_report(
         self, graph: Graph, recommend_split: RecommendSplit, recommend_task: RecommendTaskConfig
     ) -> None:
@@ -195,7 +230,8 @@ class TestClassify:
         labels = classify_split.labels
         counts = Counter(labels[known].tolist())
         most = max(counts, key=lambda label: (counts[label], -label))
-        assert set(CLASSIFY_BASELINES["majority"](view, classify_split, known).tolist()) == {most}
+        majority = CLASSIFY_BASELINES["majority"](view, classify_split, known)
+        assert set(majority.argmax(axis=1).tolist()) == {most}
 
         votes: list[Counter[int]] = [Counter() for _ in range(ITEMS)]
         for edge_type in view.edge_types:
@@ -204,17 +240,54 @@ class TestClassify:
                     for one, other in ((source, target), (target, source)):
                         if other in known:
                             votes[one][int(labels[other])] += 1
-        predicted = CLASSIFY_BASELINES["neighbors_vote"](view, classify_split, known)
+        predicted = CLASSIFY_BASELINES["neighbors_vote"](view, classify_split, known).argmax(axis=1)
         for node, vote in enumerate(votes):
             best = max(counts, key=lambda label: (vote[label], counts[label], -label))
             assert predicted[node] == best
+
+    def test_sgc_is_logistic_regression_on_features_of_neighbors(
+        self, graph: Graph, classify_split: ClassifySplit
+    ) -> None:
+        view = GraphView(graph, classify_split, "test")
+        offsets = {"group": 0, "item": graph.num_nodes("group")}
+        offsets["tag"] = offsets["item"] + ITEMS
+        nodes = offsets["tag"] + graph.num_nodes("tag")
+        linked = np.eye(nodes)
+        for source_type, relation, target_type in view.edge_types:
+            for source, target in zip(*view.csc((source_type, relation, target_type)).coo(), strict=True):
+                linked[offsets[source_type] + source, offsets[target_type] + target] = 1.0
+        linked = np.maximum(linked, linked.T)
+        root = linked.sum(axis=1) ** -0.5
+        smooth = root[:, None] * linked * root
+        size = np.log1p(np.asarray(graph.feature("item", "size"), np.float64))
+        kept = np.log1p(np.asarray(graph.feature("item", "kept"), np.float64))
+        features = np.zeros((nodes, 2))
+        for column, values in enumerate((size, kept)):
+            known = values[np.isfinite(values)]
+            scaled = np.nan_to_num((values - known.mean()) / known.std())
+            features[offsets["item"] : offsets["tag"], column] = scaled
+        columns = (smooth @ smooth @ features)[offsets["item"] : offsets["tag"]]
+        train, validation = classify_split.nodes("train"), classify_split.nodes("validation")
+        columns /= np.sqrt((columns[train] ** 2).sum(axis=1).mean())
+        labels = classify_split.labels
+
+        def fitted(strength: float) -> LogisticRegression:
+            model = LogisticRegression(C=strength, tol=1e-3, max_iter=200)
+            return model.fit(columns[train], labels[train])
+
+        best = max(
+            SGC_STRENGTHS, key=lambda each: fitted(each).score(columns[validation], labels[validation])
+        )
+        found = CLASSIFY_BASELINES["sgc"](view, classify_split, train)
+        np.testing.assert_allclose(found, fitted(best).predict_proba(columns), atol=0.01)
 
     def test_report(
         self, graph: Graph, classify_split: ClassifySplit, classify_task: ClassifyTaskConfig
     ) -> None:
         report = evaluate_baselines(graph, classify_split, classify_task)
-        assert list(report) == ["majority", "neighbors_vote"]
-        assert report["neighbors_vote"]["accuracy"] > report["majority"]["accuracy"]
+        assert list(report) == ["majority", "neighbors_vote", "label_propagation", "sgc"]
+        for name in ("neighbors_vote", "label_propagation"):
+            assert report[name]["accuracy"] > report["majority"]["accuracy"]
         assert report["majority"]["nodes"] == len(classify_split.nodes("test"))
 
     def test_split_of_another_task_is_refused(

@@ -12,7 +12,7 @@ from graphbox.config import ClassifyTaskConfig
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, evaluate_embeddings
 from graphbox.train.neighbor_classes import shares_of_known_classes
-from graphbox.train.node_classifier import predict_classes
+from graphbox.train.node_classifier import class_probabilities
 from graphbox.train.splitting.groups import node_groups
 from graphbox.train.tasks import Fold
 from graphbox.train.view import GraphView
@@ -121,7 +121,9 @@ def test_no_class_of_a_held_out_node_is_read(
         view = GraphView(graph, classify_split, fold)
         changed = with_labels(classify_split, classify_split.nodes(*hidden))
         first, second = (
-            predict_classes(view, split, embeddings, fold, neighbors=False, neighbor_classes_by_group=group)
+            class_probabilities(
+                view, split, embeddings, fold, neighbors=False, neighbor_classes_by_group=group
+            )
             for split in (classify_split, changed)
         )
         np.testing.assert_array_equal(first, second)

@@ -10,7 +10,7 @@ from graphbox.config import ClassifyTaskConfig
 from graphbox.errors import DataError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, evaluate_embeddings
-from graphbox.train.node_classifier import mean_of_neighbors, predict_classes
+from graphbox.train.node_classifier import class_probabilities, mean_of_neighbors
 from graphbox.train.view import GraphView
 
 
@@ -79,7 +79,7 @@ def test_no_class_of_a_held_out_node_is_read(
     graph: Graph, classify_split: ClassifySplit, embeddings: dict[str, NDArray[np.float32]]
 ) -> None:
     view = GraphView(graph, classify_split, "test")
-    expected = predict_classes(view, classify_split, embeddings, "test", neighbors=True)
+    expected = class_probabilities(view, classify_split, embeddings, "test", neighbors=True)
     hidden = classify_split.nodes("test")
     labels = classify_split.labels.copy()
     labels[hidden] = (labels[hidden] + 1) % len(classify_split.classes)
@@ -93,7 +93,7 @@ def test_no_class_of_a_held_out_node_is_read(
         digest=classify_split.digest,
     )
     np.testing.assert_array_equal(
-        predict_classes(view, changed, embeddings, "test", neighbors=True), expected
+        class_probabilities(view, changed, embeddings, "test", neighbors=True), expected
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
@@ -26,7 +27,7 @@ def _each_once(features: tuple[str, ...]) -> tuple[str, ...]:
     return features
 
 
-class ClickModelSection(ModelSection, OptimizationSection):
+class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     """How the probability of a click is learnt from the features of a row.
 
     Each feature is a field of vectors: of its category, of its slots (their mean), or of the two knots that
@@ -42,9 +43,6 @@ class ClickModelSection(ModelSection, OptimizationSection):
 
     task: Name
     """Task of kind `click` that the model is trained and evaluated on."""
-    train_on: Literal["train", "train_and_validation"] = "train"
-    """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
-    part as it goes; `train_and_validation` trains all `epochs` and measures on test alone."""
     features: Annotated[tuple[str, ...], AfterValidator(_each_once)] | None = None
     """Features of the task's node type to read; without it all but the label and those that the split is told
     by."""
@@ -82,11 +80,6 @@ class ClickModelSection(ModelSection, OptimizationSection):
     def combinations(self) -> tuple[tuple[str, ...], ...]:
         """Lists of features each combination of whose values has a row."""
         return ()
-
-    @property
-    def sees_validation(self) -> bool:
-        """Whether the final model learns from the validation part as well."""
-        return self.train_on == "train_and_validation"
 
 
 class DeepFMConfig(ClickModelSection):

@@ -85,6 +85,7 @@ class GraphNetworkConfig(NetworkSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("vectors", "encoder")
+    READS_KNOWN_LINKS: ClassVar[bool] = True
 
     positions: ClassVar[None] = None
 

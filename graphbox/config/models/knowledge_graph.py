@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
@@ -15,7 +16,7 @@ _NotNegative = Annotated[float, Field(ge=0.0)]
 _Even = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
-class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
+class KnowledgeGraphSection(LearntParts, ModelSection, LearningRateSchedule):
     """How rows of entities and relations are learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
@@ -29,9 +30,6 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
 
     task: Name
     """Task of kind `complete` that the model is trained and evaluated on."""
-    train_on: Literal["train", "train_and_validation"] = "train"
-    """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
-    part as it goes, and train the final model with `train_and_validation`."""
     dim: PositiveInt = 200
     """Length of an entity's row."""
     loss: Literal["softmax", "sampled_softmax", "self_adversarial"] = "sampled_softmax"
@@ -70,11 +68,6 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
                 f"give `models.{model}` `loss: sampled_softmax`, or leave the budget out",
             )
         return super().budget_refusal(budget, model, values)
-
-    @property
-    def sees_validation(self) -> bool:
-        """Whether the final model learns from the validation part as well."""
-        return self.train_on == "train_and_validation"
 
 
 class BilinearSection(KnowledgeGraphSection):

@@ -21,6 +21,7 @@ class OwnModuleConfig(ModelSection, OptimizationSection):
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
     DIVIDES: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
+    READS_KNOWN_LINKS: ClassVar[bool] = True
     TEACHES: ClassVar[tuple[str, ...]] = ("classify",)
 
     kind: Literal["module"]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from graphbox.config.models.distillation import RankingDistillationSection
+from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
@@ -15,7 +16,7 @@ from graphbox.config.section import Name, PositiveFloat, PositiveInt
 NotNegative = Annotated[float, Field(ge=0.0)]
 
 
-class RecommendationSection(ModelSection, LearningRateSchedule):
+class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     """How vectors of queries and candidates are learnt from the answers of a recommend task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
@@ -26,9 +27,6 @@ class RecommendationSection(ModelSection, LearningRateSchedule):
     """Task of kind `recommend` that the model is trained and evaluated on."""
     distil: RankingDistillationSection | None = None
     """Learn from models that are trained already."""
-    train_on: Literal["train", "train_and_validation"] = "train"
-    """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
-    part as it goes, and train the final model with `train_and_validation`."""
     dim: Annotated[int, Field(ge=2)] = 64
     """Length of a vector; one of its numbers holds the popularity of a candidate where that counts."""
     loss: Literal["sampled_softmax", "bpr", "hinge", "nce", "sigmoid"] = "sampled_softmax"
@@ -61,11 +59,6 @@ class RecommendationSection(ModelSection, LearningRateSchedule):
     """New rows are uniform between plus and minus this."""
     validate_every: PositiveInt = 5
     """Epochs between measurements on the validation part."""
-
-    @property
-    def sees_validation(self) -> bool:
-        """Whether the final model learns from the validation part as well."""
-        return self.train_on == "train_and_validation"
 
 
 class LightGCNConfig(RecommendationSection):

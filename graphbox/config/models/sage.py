@@ -24,6 +24,7 @@ class SageConfig(ModelSection, LearningRateSchedule):
         "pretrain": "rows then start from embeddings of all nodes, which are in memory"
     }
     WARM_STARTS: ClassVar[bool] = True
+    READS_KNOWN_LINKS: ClassVar[bool] = True
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder",)
 
     kind: Literal["sage"]

@@ -41,6 +41,9 @@ class ModelSection(Section):
     PARTS_IN_TIME: ClassVar[bool] = False
     """Whether the parts of a task have to follow one another in time."""
 
+    READS_KNOWN_LINKS: ClassVar[bool] = False
+    """Whether what models of the kind predict depends on the links that are known at that moment."""
+
     WARM_STARTS: ClassVar[bool] = False
     """Whether models of the kind can start from an earlier run. Closed forms have nothing to take over."""
 

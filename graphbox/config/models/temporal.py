@@ -23,6 +23,7 @@ class TemporalConfig(ModelSection, OptimizationSection):
         "topology": "it takes the events of its task in the order of time, 32 bytes each"
     }
     WARM_STARTS: ClassVar[bool] = True
+    READS_KNOWN_LINKS: ClassVar[bool] = True
 
     kind: Literal["temporal"]
     """Kind of model."""

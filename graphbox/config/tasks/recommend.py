@@ -25,6 +25,7 @@ RecommendationBaseline = Literal[
     "user_knn",
     "gfcf",
     "ials",
+    "ease",
 ]
 """What ranks without training by gradients."""
 
@@ -57,8 +58,8 @@ class RecommendTaskConfig(HeldOutSection):
     k: PositiveInt = 20
     """Length of the ranked lists for recall@k and ndcg@k."""
     baselines: tuple[RecommendationBaseline, ...] | None = None
-    """Baselines reported beside the models. When absent: all that need no setting and work for the types;
-    `gfcf` and `ials`, which compute for minutes on large graphs, run where they are named."""
+    """Baselines reported beside the models. When absent: all that need no setting and work for the types, but
+    those that would take more than a minute on the graph, or too much memory; the report says which."""
 
     baseline_queries: PositiveInt | Literal["all"] = 5_000
     """Most queries to measure baselines on; of more, a uniform sample drawn with the run's seed; or `all`.

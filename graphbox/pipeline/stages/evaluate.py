@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,18 +36,23 @@ Metrics = dict[str, float | int]
 def _run(context: StageContext) -> StageResult:
     config = context.config
     with context.stop.at_once():  # loading the libraries takes longer than all else before the first measure
-        from graphbox.train.evaluate import baseline_measures
+        from graphbox.train import load_outcome
+        from graphbox.train.evaluate import planned_baselines
+        from graphbox.train.figure_notes import figure_note
 
         graph = open_graph(context)
         splits = load_splits(context)
     measured = Measured(context.run_path)
     metrics: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
     baselines: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
+    left_out: dict[str, Mapping[str, str]] = {}
+    notes: dict[str, dict[str, str]] = {task: {} for task in config.tasks}
     for name, task in config.tasks.items():
         with context.stop.at_once():
-            measures = baseline_measures(graph, splits[name], task, "test", config.seed)
+            planned = planned_baselines(graph, splits[name], task, "test", config.seed)
+        left_out[name] = planned.left_out
         inputs = _inputs(context, splits[name], task)
-        for baseline, measure in measures.items():
+        for baseline, measure in planned.measures.items():
             work = partial(_measure, context, f"{baseline} of {name}", measure)
             baselines[name][baseline] = measured.get(f"baseline {name} {baseline}", inputs, work)
     for name, model in config.models.items():
@@ -58,7 +63,15 @@ def _run(context: StageContext) -> StageResult:
         measure = partial(_measure_model, context, graph, split, task, name)
         work = partial(_measure, context, name, measure)
         metrics[model.task][name] = measured.get(f"model {name}", inputs, work)
-    report = {"metrics": metrics, "baselines": baselines}
+        note = figure_note(model, task, split, load_outcome(context.run_path, name).validation)
+        if note is not None:
+            notes[model.task][name] = note
+    report = {
+        "metrics": metrics,
+        "baselines": baselines,
+        "baselines_left_out": left_out,
+        "notes": notes,
+    }
     return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
 
 
@@ -190,9 +203,9 @@ def _evaluate_encoder(
         LinkSplit,
         evaluate_embeddings,
         evaluate_link_embeddings,
-        evaluate_logits,
         evaluate_scores,
     )
+    from graphbox.train.evaluate import evaluate_class_probabilities
     from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 
     if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
@@ -207,7 +220,7 @@ def _evaluate_encoder(
     if model.classes:
         live = LiveRows.of_graph(graph, split.node_type)
         _, probabilities = model.classify_indices(np.arange(len(live), dtype=np.int64))
-        return evaluate_logits(split, live.spread(probabilities), fold)
+        return evaluate_class_probabilities(split, live.spread(probabilities), fold)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         names: tuple[str, ...] = (split.node_type,)

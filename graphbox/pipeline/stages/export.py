@@ -126,11 +126,9 @@ def _export_network(
     new: NewVersion,
     bounds: ParityBounds,
 ) -> ExportResult:
-    import torch
-
     from graphbox.export import NetworkSource, export_network
     from graphbox.train import GraphView
-    from graphbox.train.network.trained_network import save_network
+    from graphbox.train.network.trained_network import ClassHead, save_network
 
     network = trained.inductive_network()
     if ":" in network.config.layer:
@@ -141,7 +139,11 @@ def _export_network(
         )
     parts = network.parts(GraphView(graph, split, "test"))
     target_type = trained.target_type or trained.node_type
-    logits = trained.logits
+    head, logits = network.head, trained.logits
+    has_several = isinstance(head, ClassHead) and head.has_several
+    probabilities = None
+    if isinstance(head, ClassHead) and logits is not None:
+        probabilities = head.probabilities(logits)
     source = NetworkSource(
         network=parts.network,
         edges=parts.edges,
@@ -150,11 +152,12 @@ def _export_network(
         features=network.learnt[trained.node_type],
         node_type=trained.node_type,
         embeddings=trained.embeddings[trained.node_type],
-        probabilities=None if logits is None else torch.softmax(torch.tensor(logits), dim=1).numpy(),
+        probabilities=probabilities,
         classes=network.classes,
         target_type=target_type,
         target=trained.embeddings[target_type] if trained.target is None else trained.target,
         score="cosine" if trained.target is None else "inner_product",
+        has_several=has_several,
     )
     node_types = {trained.node_type, target_type}
     ids = {name: graph.arrow_ids(name) for name in {*parts.inputs, *node_types}}

@@ -41,7 +41,7 @@ from graphbox.train.view import GraphView
 
 _ENTITIES, _RELATIONS = "entities", "relations"
 
-_VALIDATION_TRIPLES = 2048
+VALIDATION_TRIPLES = 2048
 """Triples of the validation part that are asked for after some epochs, at most."""
 
 _QUERY_STREAM, _BATCH_STREAM, _CANDIDATE_STREAM, _DROPOUT_STREAM, _ROW_STREAM, _VALIDATION_STREAM = range(
@@ -163,7 +163,7 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
         """Return MRR and hits on the validation part."""
         trained = self.trained("", None)
         triples = sampled_triples(
-            self._split.validation, _VALIDATION_TRIPLES, seed_of(self._seed, _VALIDATION_STREAM)
+            self._split.validation, VALIDATION_TRIPLES, seed_of(self._seed, _VALIDATION_STREAM)
         )
         part = triples[self._processes.slice_of(len(triples))]
         report: Mapping[str, float] = {}

@@ -17,6 +17,7 @@ from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
 from graphbox.train.assignment import Assignment
+from graphbox.train.class_report import class_report, deciding_figure
 from graphbox.train.distillation import Distillation
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.network.graph import NetworkGraph
@@ -28,7 +29,6 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
-_ACCURACY = "validation_accuracy"
 _AGREEMENT = "validation_teacher_agreement"
 
 
@@ -46,12 +46,19 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
 
     def __init__(self, config: NetworkConfig, assignment: Assignment, split: ClassifySplit) -> None:
         self._split = split
+        if split.has_several and config.distil is not None:
+            raise UsageError(
+                "expected a task whose nodes have one class each beside `distil`, received one with several",
+                where=f"models.{assignment.name}.distil",
+                hint="leave the section out",
+            )
+        self._figure = f"validation_{deciding_figure(split)}"
         super().__init__(
             config,
             assignment,
             ends=(split.node_type,),
-            metric=_ACCURACY if config.distil is None else _AGREEMENT,
-            head=ClassHead(split.node_type, split.classes),
+            metric=self._figure if config.distil is None else _AGREEMENT,
+            head=ClassHead(split.node_type, split.classes, split.has_several),
         )
         self._nodes = split.nodes("train")
         self._distillation: Distillation | None = None
@@ -61,6 +68,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
             self._nodes = np.delete(every, self._view.removed_nodes(split.node_type))
         self._validation = split.nodes("validation")
         self._labels = tensor_on(split.labels, self._device)
+        self._members = split.members(split.nodes("train", "validation"))
         self._batches = None if config.num_neighbors is None else LoaderBatches(self._new_loader())
 
     # ---------------------------------------------------------------------------- training
@@ -98,7 +106,10 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         epoch: int,  # noqa: ARG002 - dropout alone differs, which torch draws
         batch: int,
     ) -> tuple[Tensor, int]:
-        """Return the cross-entropy of the classes of a batch's nodes, or what teachers make of it."""
+        """Return the cross-entropy of the classes of a batch's nodes, or what teachers make of it.
+
+        Where nodes can have several it is the binary one of each class, averaged over classes.
+        """
         clock, node_type = self._clock, self._split.node_type
         if drawn is None:
             inputs, edges = self._whole_graph()
@@ -117,6 +128,9 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
         logits = self.network.head(vectors[places])
         if self._distillation is not None:
             loss = self._distillation.loss(logits, nodes)
+        elif self._split.has_several:
+            members = tensor_on(self._members[nodes.cpu().numpy()].toarray(), self._device)
+            loss = functional.binary_cross_entropy_with_logits(logits, members)
         else:
             loss = functional.cross_entropy(logits, self._labels[nodes])
         count = self._batch_nodes(batch)
@@ -125,11 +139,17 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
     def measured(self) -> dict[str, float]:
         """Return the accuracy on the validation part; of a student also how often its teachers say the same.
 
-        A student ends as it was when it agreed with them best.
+        A student ends as it was when it agreed with them best. Where nodes can have several classes it is the
+        micro-F1 of as many as each has.
         """
-        predicted = self._validation_logits().argmax(dim=1)
+        logits = self._validation_logits()
+        if self._split.has_several:
+            scores = torch.sigmoid(logits).cpu().numpy()
+            report = class_report(self._split, self._validation, scores)
+            return {self._figure: float(report[deciding_figure(self._split)])}
+        predicted = logits.argmax(dim=1)
         right = (predicted == self._labels[tensor_on(self._validation, self._device)]).double().mean()
-        found = {_ACCURACY: float(right)}
+        found = {self._figure: float(right)}
         if self._distillation is not None:
             said = self._distillation.soft_classes(self._validation).argmax(dim=1)
             found[_AGREEMENT] = float((predicted == said).double().mean())

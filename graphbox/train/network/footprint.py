@@ -277,7 +277,7 @@ class MlpFootprint(_NetworkFootprint[MlpConfig]):
 
     def _logits(self) -> int:
         """Return the logits of a node: the model's, in blocks and joined, and those of each teacher."""
-        classes = self.counts.values.get(self.ends[0], {}).get(self.task.label, 0)
+        classes = self.counts.values.get(self.ends[0], {}).get(self.task.label or self.task.labels, 0)
         teachers = () if self.model.distil is None else self.model.distil.teachers
         return classes * (2 + len(teachers))
 

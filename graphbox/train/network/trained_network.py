@@ -52,14 +52,26 @@ Vectors = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class ClassHead:
-    """What a network that classifies nodes says: one of ``classes`` of the nodes of ``node_type``."""
+    """What a network that classifies nodes says: ``classes`` of the nodes of ``node_type``.
+
+    Attributes:
+        node_type: type of the nodes.
+        classes: names of the classes.
+        has_several: whether a node can have several, so that probabilities do not add up to 1.
+    """
 
     node_type: str
     classes: tuple[str, ...]
+    has_several: bool = False
 
     def module(self, config: NetworkConfig) -> nn.Module:
         """Return what makes logits of embeddings."""
         return nn.Linear(config.dim, len(self.classes))
+
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the probabilities of logits: float32 [n, classes]."""
+        made = torch.tensor(logits)  # a copy: what is mapped from a file cannot be written
+        return (torch.sigmoid(made) if self.has_several else torch.softmax(made, dim=1)).numpy()
 
 
 @dataclass(frozen=True)
@@ -239,10 +251,10 @@ class TrainedNetwork:
                 inputs[name][first : first + len(block)] = network.enter(batch, rows)[name].numpy()
         return NetworkParts(network, dict(seen.whole().edges), inputs, seen.source_scales)
 
-    def classify(
+    def class_probabilities(
         self, graph: Graph, nodes: NDArray[np.int64], threads: int | None = None
-    ) -> tuple[list[str], NDArray[np.float32]]:
-        """Return the likeliest class of each node of the task's type, and its probability: float32 [nodes].
+    ) -> NDArray[np.float32]:
+        """Return the probabilities of the classes of nodes of the task's type: float32 [nodes, classes].
 
         Args:
             graph: see :meth:`over`.
@@ -260,13 +272,17 @@ class TrainedNetwork:
             )
         logits = self.over(graph, {head.node_type: nodes}, threads).logits
         assert logits is not None  # noqa: S101 - for the type checker
-        probability, best = torch.softmax(torch.from_numpy(logits[nodes]), dim=1).max(dim=1)
-        return [head.classes[number] for number in best.tolist()], probability.numpy()
+        return head.probabilities(logits[nodes])
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of a network that classifies nodes; none of one of links."""
         return self.head.classes if isinstance(self.head, ClassHead) else ()
+
+    @property
+    def has_several_classes(self) -> bool:
+        """Whether a node can have several of the classes."""
+        return isinstance(self.head, ClassHead) and self.head.has_several
 
     def is_known(self, graph: Graph, node_type: str) -> NDArray[np.bool_]:
         """Return of which nodes of a type there is anything to go by: bool [nodes].
@@ -557,5 +573,6 @@ def _learnt(about: dict[str, Any], slots: Tensor | None) -> LearntFeature:
 
 def _head(about: dict[str, Any]) -> Head:
     if about["kind"] == ClassHead.__name__:
-        return ClassHead(about["node_type"], tuple(about["classes"]))
+        several = bool(about.get("has_several", False))  # which files of earlier versions lack
+        return ClassHead(about["node_type"], tuple(about["classes"]), several)
     return LinkHead(about["node_type"], about["target_type"], tuple(about["relations"]))

@@ -304,6 +304,12 @@ class OwnClassifier(OwnModuleTrainer):
     """Trains a user's own module to classify nodes."""
 
     def __init__(self, config: OwnModuleConfig, assignment: Assignment, split: ClassifySplit) -> None:
+        if split.has_several:
+            raise UsageError(
+                "expected a task whose nodes have one class each, received one with several",
+                where=f"models.{assignment.name}.task",
+                hint="models of kind gnn, and walks, do such a task",
+            )
         self._split = split
         self._labels = torch.from_numpy(split.labels)
         if config.time_attr == _TIMESTAMP:

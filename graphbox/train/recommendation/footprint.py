@@ -59,7 +59,8 @@ class _RankedFootprint(Footprint[RankedT]):
 
     def measuring_bytes(self) -> float:
         """Return the bytes of scores; nothing is measured before the end if the validation part is learnt."""
-        return 0.0 if self.model.sees_validation else self.scores_bytes()
+        is_measured = not self.model.sees_validation or self.model.validate_first
+        return self.scores_bytes() if is_measured else 0.0
 
     def batch_listed(self) -> int:
         """Return the candidates that teachers list for the queries of a batch."""

@@ -18,7 +18,7 @@ from graphbox.train.view import GraphView
 _BLOCK_LINKS = 1 << 18
 """Links that are looked at together."""
 
-_VALIDATION_QUERIES = 4096
+VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""
 
 
@@ -69,7 +69,7 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
 
 def validation_queries(view: GraphView, split: RecommendSplit, seed: int) -> RankingQueries:
     """Return at most 4,096 queries of the validation part, drawn with a seed; see :func:`ranking_queries`."""
-    queries = _unmasked_queries(view, split, "validation").sample(_VALIDATION_QUERIES, seed)
+    queries = _unmasked_queries(view, split, "validation").sample(VALIDATION_QUERIES, seed)
     return _masked(queries, view, split)
 
 

@@ -33,6 +33,7 @@ from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
+from graphbox.train.stream.target_ranks import Vectors, target_ranks
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 from graphbox.train.torch_trainer import TorchTrainer
 from graphbox.train.trained import TrainedModel
@@ -121,11 +122,27 @@ class StreamingFactorization(TorchTrainer[_Drawn], StreamingTrainer):
         others = draw_non_edges(chunk.view, self._there(chunk.view), pairs[:, 0], generator)
         scored = np.concatenate([pairs, others])
         bias = _bias(self._degree(chunk.before()), self._config.popularity)
+        there = self._there(chunk.view)
         return ChunkScores(
             labels=np.arange(len(scored)) < len(pairs),
             scores=self._scores(scored, bias),
             groups=scored[:, 0],
+            ranks=target_ranks(chunk.view, there[0], there, pairs, self._towers(bias), generator),
         )
+
+    def _towers(self, bias: Tensor) -> tuple[Vectors, Vectors]:
+        """Return what gives vectors of queries and of candidates whose products are scores."""
+        of_queries, of_targets = self._sides()
+
+        def queries(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+            rows = functional.normalize(torch.from_numpy(of_queries.pull(nodes, create=False)), dim=1)
+            return np.asarray(torch.cat([rows / self._temperature, torch.ones(len(rows), 1)], dim=1).numpy())
+
+        def targets(nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+            rows = functional.normalize(torch.from_numpy(of_targets.pull(nodes, create=False)), dim=1)
+            return np.asarray(torch.cat([rows, bias[torch.from_numpy(nodes)][:, None]], dim=1).numpy())
+
+        return queries, targets
 
     def _scores(self, pairs: NDArray[np.int64], bias: Tensor) -> NDArray[np.float32]:
         rows = [

@@ -11,12 +11,17 @@ from torch import Tensor, from_numpy
 from graphbox.metrics.binary import binary_report, grouped_roc_auc
 from graphbox.train.stream.trainer import ChunkScores
 
+_HITS_AT = 10
 _KEPT_BITS = 21
 """Scores are compared over chunks by this many of their leading bits as float32: 12 of the mantissa."""
 
 
 def chunk_figures(scores: ChunkScores) -> dict[str, float]:
     """Return ``auc`` and ``average_precision`` of one chunk, and ``gauc`` where there are groups.
+
+    Where targets were ranked also ``hr@10``, the share of them among the first 10, and ``mrr``, the mean of
+    1 / rank: both among the sample of candidates of
+    :func:`graphbox.train.stream.target_ranks.target_ranks`.
 
     A figure that cannot be had, as there are no positives or no negatives, is left out.
     """
@@ -27,6 +32,9 @@ def chunk_figures(scores: ChunkScores) -> dict[str, float]:
         figures = {name: float(report[name]) for name in ("auc", "average_precision")}
         if scores.groups is not None and _any_mixed(labels, scores.groups):
             figures["gauc"] = grouped_roc_auc(labels, scores.scores, scores.groups)[0]
+    if scores.ranks is not None and len(scores.ranks):
+        figures[f"hr@{_HITS_AT}"] = float((scores.ranks <= _HITS_AT).mean())
+        figures["mrr"] = float((1.0 / scores.ranks).mean())
     return figures
 
 

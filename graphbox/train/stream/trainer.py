@@ -23,11 +23,14 @@ class ChunkScores:
         labels: bool [n], which are positives: rows with the label, or new edges beside drawn non-edges.
         scores: float [n], higher for positives; any scale that stays the same from chunk to chunk.
         groups: int64 [n], whose each is, such as the user, or None.
+        ranks: float64 [m], of targets of new edges among a sample of candidates, see
+            :func:`graphbox.train.stream.target_ranks.target_ranks`; None of models that do not rank.
     """
 
     labels: NDArray[np.bool_]
     scores: NDArray[np.floating]
     groups: NDArray[np.int64] | None = None
+    ranks: NDArray[np.float64] | None = None
 
 
 class StreamingTrainer(Trainer):

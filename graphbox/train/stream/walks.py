@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
+from graphbox.train.stream.target_ranks import target_ranks
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
@@ -83,7 +85,7 @@ class StreamingWalks(StreamingTrainer):
     def score_chunk(self, chunk: Chunk) -> ChunkScores | None:
         """Return the cosines of the chunk's edges and of as many pairs that no edge joins."""
         generator = np.random.default_rng([self._seed, chunk.number])
-        labels, scores = [], []
+        labels, scores, ranks = [], [], []
         for edge_type in self._followed(chunk):
             edges = chunk.edges.get(edge_type)
             if edges is None:
@@ -93,7 +95,19 @@ class StreamingWalks(StreamingTrainer):
             for pairs, label in ((new, True), (others, False)):
                 labels.append(np.full(len(pairs), label))
                 scores.append(self._cosine(edge_type, pairs))
-        return ChunkScores(np.concatenate(labels), np.concatenate(scores)) if labels else None
+            towers = tuple(partial(self._unit_rows, edge_type[end]) for end in (0, 2))
+            ranks.append(
+                target_ranks(chunk.view, edge_type, [edge_type], new, (towers[0], towers[1]), generator)
+            )
+        if not labels:
+            return None
+        return ChunkScores(np.concatenate(labels), np.concatenate(scores), ranks=np.concatenate(ranks))
+
+    def _unit_rows(self, node_type: str, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the rows of nodes, of length 1: float32 [n, dim]."""
+        rows = self._rows(InterleavedKeys(dict.fromkeys(self._types, 0)).of(node_type, nodes))
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.asarray(rows / np.where(length > 0, length, 1.0), np.float32)
 
     def _cosine(self, edge_type: EdgeType, pairs: NDArray[np.int64]) -> NDArray[np.float32]:
         keys = InterleavedKeys(dict.fromkeys(self._types, 0))

@@ -1998,6 +1998,16 @@ export interface components {
         };
       };
       /**
+       * Baselines Left Out
+       * @description task, then baseline: why it did not run
+       * @default {}
+       */
+      baselines_left_out: {
+        [key: string]: {
+          [key: string]: string;
+        };
+      };
+      /**
        * Bench
        * @default {}
        */
@@ -2027,6 +2037,16 @@ export interface components {
           [key: string]: {
             [key: string]: number | null;
           };
+        };
+      };
+      /**
+       * Notes
+       * @description task, then model: what its validation and test figures mean
+       * @default {}
+       */
+      notes: {
+        [key: string]: {
+          [key: string]: string;
         };
       };
     };

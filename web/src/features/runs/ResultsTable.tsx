@@ -1,4 +1,4 @@
-import { Badge, Group, Table } from "@mantine/core";
+import { Badge, Group, Stack, Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Figure } from "@/components/Figure";
@@ -50,6 +50,15 @@ export function ResultsTable({ results }: { results: TaskResults }) {
           />
         </SubTable>
       ))}
+      {results.notes.length > 0 && (
+        <Stack gap={4} p="md">
+          {results.notes.map(({ name, text: note }) => (
+            <Text key={name} size="xs" c="dimmed">
+              {name}: {note}
+            </Text>
+          ))}
+        </Stack>
+      )}
     </Panel>
   );
 }

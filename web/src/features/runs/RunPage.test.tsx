@@ -101,6 +101,13 @@ describe("a finished run", () => {
     ]);
   });
 
+  it("says what validation figures mean and which baselines were left out", async () => {
+    renderApp(FINISHED);
+    const companion = await screen.findByRole("region", { name: "Task companion" });
+    expect(companion).toHaveTextContent("ease: left out, about 14 min on this graph");
+    expect(companion).toHaveTextContent("sage: validation recall@20 0.347");
+  });
+
   it("has a table for the popularity of what is to be found", async () => {
     renderApp(FINISHED);
     const table = await screen.findByRole("table", {

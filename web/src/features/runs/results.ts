@@ -22,10 +22,13 @@ export interface TaskResults {
   rows: ResultRow[];
   /** For each metric its best value, to mark it; none where all rows have the same. */
   best: Record<string, number>;
+  /** What else there is to say of models, and of baselines that did not run. */
+  notes: { name: string; text: string }[];
 }
 
 /** Gathers the metrics of the models and of the baselines by task, best model first. */
-export function taskResults({ metrics, baselines }: RunReport): TaskResults[] {
+export function taskResults(report: RunReport): TaskResults[] {
+  const { metrics, baselines } = report;
   const tasks = [...new Set([...Object.keys(metrics), ...Object.keys(baselines)])];
   return tasks.map((task) => {
     const rows = [...rowsOf(metrics, task, false), ...rowsOf(baselines, task, true)];
@@ -38,10 +41,19 @@ export function taskResults({ metrics, baselines }: RunReport): TaskResults[] {
       ...sorted,
       rows: leading === undefined ? rows : rows.toSorted(byMetric(leading)),
       countValues: firstValues(rows, [...sorted.counts, ...parts.map(({ count }) => count)]),
-      best: bestValues(rows, [...sorted.metrics, ...parts.map(({ metric }) => metric)]),
+      best: bestValues(
+        rows,
+        [...sorted.metrics, ...parts.map(({ metric }) => metric)].filter(isBetterOneWay),
+      ),
+      notes: [report.baselines_left_out, report.notes].flatMap((tree) =>
+        Object.entries(tree[task] ?? {}).map(([name, text]) => ({ name, text })),
+      ),
     };
   });
 }
+
+/** Whether more, or less, is better: average popularity says what is recommended, not how well. */
+const isBetterOneWay = (metric: string) => !metric.startsWith("arp@");
 
 function rowsOf(tree: MetricTree, task: string, baseline: boolean): ResultRow[] {
   return Object.entries(tree[task] ?? {}).map(([model, metrics]) => ({ model, baseline, metrics }));
