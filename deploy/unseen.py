@@ -365,6 +365,8 @@ class UnseenReader:
         for number in range(count):
             for place, edge_type in enumerate(group.edge_types):
                 found, weight = edges(number, _SEPARATOR.join(edge_type))
+                if group.window is not None:
+                    found, weight = found[-group.window :], weight[-group.window :]
                 if scales is not None:
                     degree = float(weight.sum()) + group.self_loops
                     arriving = np.float32(1 / np.sqrt(degree)) if degree > 0 else np.float32(0)
