@@ -12,8 +12,7 @@ class GRU4Rec(SequenceNetwork):
     """A recurrent layer over the rows of items, and a linear one back to the length of a row.
 
     Rows of items are those that are ranked, too, as in GRU4Rec with constrained embeddings (Hidasi and
-    Karatzoglou, CIKM 2018). One layer: the publication of 2016
-    found no more to rank better.
+    Karatzoglou, CIKM 2018). There is one layer, which ranked best in the publication of 2016.
 
     Args:
         dim: length of a row and of a vector.
