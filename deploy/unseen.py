@@ -134,6 +134,14 @@ class UnseenReader:
         """Node type of the neighbours, by the relation along which they can be given."""
         return self._relations
 
+    @property
+    def history(self) -> str | None:
+        """The relation whose neighbours are the events of a node in their order; None: order is not read."""
+        for group in self._groups.values():
+            if group.window is not None:
+                return _SEPARATOR.join(group.edge_types[0])
+        return None
+
     def with_rows(self, artifact: Artifact) -> UnseenReader:
         """Return the same for the model version with other rows of the same nodes."""
         view = copy.copy(self)

@@ -42,9 +42,9 @@ class SequenceSection(ModelSection, OptimizationSection):
     them. With as many as there are items or more it is computed over all."""
     popularity_exponent: NotNegative = 0.5
     """Candidates are drawn by how often an item occurs to this power; the loss corrects for it."""
-    dropout: Dropout = 0.3
+    dropout: Dropout = 0.2
     """Share of values that are left out in training: of rows of items, and between layers."""
-    epochs: PositiveInt = 40
+    epochs: PositiveInt = 30
     """Most passes over all events."""
     batch_size: PositiveInt = 512
     """Histories in a batch, each with all its events."""

@@ -25,13 +25,13 @@ from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
-from graphbox.train.losses import info_nce
 from graphbox.train.optimization import OptimizerSettings
-from graphbox.train.recommendation.candidates import Candidates, columns_among, no_negatives
+from graphbox.train.recommendation.candidates import Candidates, columns_among
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.seeded import seeded
 from graphbox.train.sequences.encoder import SequenceEncoder, encode_histories, make_network
 from graphbox.train.sequences.evaluation import next_queries, scores_of
+from graphbox.train.sequences.softmax import shared_softmax
 from graphbox.train.sequences.windows import PackedWindows, Windows
 from graphbox.train.tasks import NextSplit
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
@@ -156,12 +156,9 @@ class SequenceTrainer(TorchTrainer[_Part]):
         # A slice of one process may be empty: its share of the loss is nothing then.
         made = self._encoder(events, windows.events.shapes) if len(events) else events
         vectors = made[self._tensor(windows.events.events)]
-        found = (vectors * targets).sum(dim=1)
-        shape = (len(vectors), len(candidates))
-        own = columns_among(candidates, np.arange(len(vectors)), windows.targets)
-        against = (vectors @ negative.T).masked_fill(no_negatives(shape, own, self._device), -torch.inf)
-        rows = torch.arange(len(vectors), device=self._device)
-        loss = info_nce(found, against, rows, log_probability=self._log_probability(candidates))
+        row, column = columns_among(candidates, np.arange(len(vectors)), windows.targets)
+        own = self._tensor(row), self._tensor(column)
+        loss = shared_softmax(vectors, targets, negative, own, self._log_probability(candidates))
         return self._processes.share(loss, len(vectors), drawn.num_targets), drawn.num_targets
 
     def measured(self) -> Mapping[str, float]:
