@@ -93,11 +93,13 @@ class TestLoss:
         )
         assert trainer.begin_epoch(1) > 1
         part = trainer.draw(1, 0)
-        rows = trainer._item_rows().double().numpy()
+        rows = trainer.item_rows().double().numpy()
         events, losses = part.windows.events, []
         # One window at a time, so that blocks and padding are no part of what is expected.
-        bounds = np.flatnonzero(np.diff(events.places, prepend=-2) != 1)
-        for own in np.split(np.arange(len(events.places)), bounds[1:]):
+        row, place = events.cells()
+        for number in range(row.max() + 1):
+            own = np.flatnonzero(row == number)
+            assert place[own].tolist() == list(range(len(own)))
             items = events.items[events.events[own]]
             with torch.no_grad():
                 lookup = torch.from_numpy(rows[items]).float()
@@ -122,7 +124,7 @@ class TestLoss:
         trainer = trainer_of(graph, split, task, config_of("gru4rec", dropout=0.0))
         trainer.begin_epoch(0)
         part = trainer.draw(0, 0)
-        rows = trainer._item_rows()
+        rows = trainer.item_rows()
         packed = part.windows.events
         vectors = trainer.network(rows[torch.from_numpy(packed.items)], packed.shapes)
         logits = vectors[torch.from_numpy(packed.events)] @ rows.T

@@ -158,7 +158,7 @@ class SequenceTrainer(TorchTrainer[_Part]):
         vectors = made[self._tensor(windows.events.events)]
         row, column = columns_among(candidates, np.arange(len(vectors)), windows.targets)
         own = self._tensor(row), self._tensor(column)
-        loss = shared_softmax(vectors, targets, negative, own, self._log_probability(candidates))
+        loss = shared_softmax(vectors, targets, negative, own, self.log_probability(candidates))
         return self._processes.share(loss, len(vectors), drawn.num_targets), drawn.num_targets
 
     def measured(self) -> Mapping[str, float]:
@@ -171,7 +171,7 @@ class SequenceTrainer(TorchTrainer[_Part]):
         own = processes.slice_of(len(self._queries.queries))
         part = self._queries.take(np.arange(own.start, own.stop))
         k, found = self._task.k, {}
-        items = self._item_rows()
+        items = self.item_rows()
         if len(part.queries):
             vectors = encode_histories(
                 self._encoder, items, split.histories(part.queries), self._config.window
@@ -202,7 +202,7 @@ class SequenceTrainer(TorchTrainer[_Part]):
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the network, the rows of items, and the vectors of all nodes by the events in ``view``."""
         self._encoder.eval()
-        items = self._item_rows()
+        items = self.item_rows()
         known = self._split.known(view.fold)
         vectors = encode_histories(self._encoder, items, known, self._config.window)
         ends = (self._split.node_type, self._split.target_type)
@@ -226,14 +226,14 @@ class SequenceTrainer(TorchTrainer[_Part]):
         """Return the keys of the rows that a batch reads, by table."""
         return {_ITEMS: _keys_of(drawn, slice(0, len(drawn.candidates)))}
 
-    def _log_probability(self, candidates: Numbers) -> Tensor | None:
+    def log_probability(self, candidates: Numbers) -> Tensor | None:
         """Return the logarithm of the probability that each candidate is in a batch; None: all are."""
         if self._candidates is None:
             return None
         return self._candidates.log_probability[self._tensor(candidates)]
 
     @torch.no_grad()
-    def _item_rows(self) -> Tensor:
+    def item_rows(self) -> Tensor:
         """Return the rows of all items: float32 [items, dim]; of removed ones those before training."""
         keys = np.arange(self._view.num_nodes(self._split.target_type))
         rows: Tensor = self._rows[_ITEMS].eval()(self._tensor(keys))

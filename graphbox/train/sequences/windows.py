@@ -80,6 +80,14 @@ class PackedEvents:
     places: NDArray[np.int64]
     last: NDArray[np.int64]
 
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sequence of each event, in the order of the blocks, and its place there: int64 [events]."""
+        counts, lengths = np.array(self.shapes, np.int64).reshape(-1, 2).T
+        block = np.repeat(np.arange(len(counts)), counts * lengths)[self.events]
+        within = self.events - (np.cumsum(counts * lengths) - counts * lengths)[block]
+        first = (np.cumsum(counts) - counts)[block]
+        return first + within // lengths[block], within % lengths[block]
+
 
 @dataclass(frozen=True, eq=False)
 class PackedWindows:
