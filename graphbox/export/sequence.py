@@ -88,7 +88,8 @@ class PaddedHistories(nn.Module):
         made = self.network(rows.index_select(0, index.reshape(-1)), [(count, slots)])
         length = (index > 0).sum(dim=1)
         last = torch.arange(count, device=index.device) * slots + (length - 1).clamp(min=0)
-        return made.index_select(0, last) * (length > 0).to(made.dtype).unsqueeze(1)
+        vectors: Tensor = made.index_select(0, last) * (length > 0).to(made.dtype).unsqueeze(1)
+        return vectors
 
 
 def export_sequence(

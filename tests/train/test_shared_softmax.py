@@ -26,20 +26,21 @@ def test_value_and_gradients_are_those_of_info_nce(scale: float, drawn: bool) ->
     torch.manual_seed(2)
     own = torch.rand(EVENTS, CANDIDATES) < 0.05
     log_q = torch.rand(CANDIDATES).log() if drawn else None
-    results = []
+    row, column = torch.nonzero(own, as_tuple=True)
+    cells, results = (row, column), []
     for dtype, is_plain in ((torch.float64, True), (torch.float32, False)):
         torch.manual_seed(3)
-        given = [
+        vectors, following, candidates = (
             (scale * torch.randn(count, DIM, dtype=torch.float64)).to(dtype).requires_grad_()
             for count in (EVENTS, EVENTS, CANDIDATES)
-        ]
+        )
         correction = None if log_q is None else log_q.to(dtype)
         loss = (
-            plain(*given, own, correction)
+            plain(vectors, following, candidates, own, correction)
             if is_plain
-            else shared_softmax(*given, torch.nonzero(own, as_tuple=True), correction)
+            else shared_softmax(vectors, following, candidates, cells, correction)
         )
-        results.append([loss.detach(), *torch.autograd.grad(loss, given)])
+        results.append([loss.detach(), *torch.autograd.grad(loss, (vectors, following, candidates))])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found.double(), expected, rtol=2e-5, atol=2e-6)
 

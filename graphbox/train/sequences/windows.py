@@ -81,7 +81,7 @@ class PackedEvents:
     last: NDArray[np.int64]
 
     def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sequence of each event, in the order of the blocks, and its place there: int64 [events]."""
+        """Return the sequence of each event, in the order of the blocks, and its place: int64 [events]."""
         counts, lengths = np.array(self.shapes, np.int64).reshape(-1, 2).T
         block = np.repeat(np.arange(len(counts)), counts * lengths)[self.events]
         within = self.events - (np.cumsum(counts * lengths) - counts * lengths)[block]
@@ -138,4 +138,4 @@ def _padded_length(length: NDArray[np.int64]) -> NDArray[np.int64]:
     while series[-1] < longest:
         series.append(max(series[-1] + 1, int(series[-1] * _LENGTH_RATIO)))
     found = np.array(series)
-    return np.minimum(found[np.searchsorted(found, length)], longest)
+    return np.asarray(np.minimum(found[np.searchsorted(found, length)], longest))
