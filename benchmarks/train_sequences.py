@@ -68,7 +68,8 @@ class PlainLoop:
             config.dim, config.window, layers=config.layers, heads=config.heads, dropout=config.dropout
         )
         self.network.load_state_dict(trainer.network.state_dict())
-        self.rows = nn.Embedding.from_pretrained(trainer.item_rows().clone(), freeze=False)
+        rows = trainer.item_rows().clone()
+        self.rows = nn.Embedding(*rows.shape, _weight=rows)
         self._optimizer = torch.optim.Adam(
             [
                 {"params": self.network.parameters(), "lr": config.learning_rate},

@@ -102,7 +102,7 @@ class TestLeaveLastOut:
                     is_new = split.items[event] not in split.items[first:event]
                     if event > first and (repeat or is_new):
                         expected.append(event)
-            assert split.tested(fold).tolist() == expected  # type: ignore[arg-type]
+            assert split.tested(fold).tolist() == expected
         assert split.untested == held_out - len(split.validation) - len(split.test)
         assert (split.untested > 0) == (not repeat)
 

@@ -73,13 +73,8 @@ def trainer_of(graph: Graph, split: NextSplit, task: NextTaskConfig, config: Seq
 def run(
     graph: Graph, split: NextSplit, task: NextTaskConfig, config: SequenceSection, folder: Path, **more: Any
 ) -> TrainedModel:
-    return fit(
-        graph,
-        split,
-        config=config,
-        task=task,
-        **({"name": "model", "run_folder": folder, "seed": 4, "threads": 1} | more),
-    )
+    options: dict[str, Any] = {"name": "model", "run_folder": folder, "seed": 4, "threads": 1, **more}
+    return fit(graph, split, config=config, task=task, **options)
 
 
 class TestLoss:
