@@ -204,6 +204,8 @@ def _form_of(artifact: Artifact) -> PaddedBlockForm:
     form = artifact.preprocess
     if not isinstance(form, PaddedBlockForm):
         reason = "reads no neighbour lists"
+    elif any(group.window is not None for group in form.groups):
+        reason = "reads histories in their order: train it with a smaller `window` instead"
     elif any(group.normalization == "none" for group in form.groups) and _sums_vectors(artifact):
         reason = "adds up the vectors of all neighbours"
     else:

@@ -377,6 +377,11 @@ class DeployedEncoder(DeployedModel):
         self, indices: npt.NDArray[np.int64], unseen: UnseenFeeds | None = None
     ) -> dict[str, npt.NDArray[np.float32]]:
         """Return the outputs of the ONNX part for nodes, chunk by chunk, whose memory is bounded."""
+        if not len(indices):  # of nothing ONNX Runtime's recurrent layers abort the process
+            return {
+                name: np.empty((0, width), np.float32)
+                for name, width in zip(self._onnx_names, self._widths, strict=True)
+            }
         if len(indices) <= _CHUNK_QUERIES:
             return self._computed_at_once(indices, unseen)
         # Written into place: the memory of many small arrays would stay with the allocator.

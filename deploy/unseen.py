@@ -134,6 +134,14 @@ class UnseenReader:
         """Node type of the neighbours, by the relation along which they can be given."""
         return self._relations
 
+    @property
+    def history(self) -> str | None:
+        """The relation whose neighbours are the events of a node in their order; None: order is not read."""
+        for group in self._groups.values():
+            if group.window is not None:
+                return _SEPARATOR.join(group.edge_types[0])
+        return None
+
     def with_rows(self, artifact: Artifact) -> UnseenReader:
         """Return the same for the model version with other rows of the same nodes."""
         view = copy.copy(self)
@@ -365,6 +373,8 @@ class UnseenReader:
         for number in range(count):
             for place, edge_type in enumerate(group.edge_types):
                 found, weight = edges(number, _SEPARATOR.join(edge_type))
+                if group.window is not None:
+                    found, weight = found[-group.window :], weight[-group.window :]
                 if scales is not None:
                     degree = float(weight.sum()) + group.self_loops
                     arriving = np.float32(1 / np.sqrt(degree)) if degree > 0 else np.float32(0)

@@ -63,6 +63,8 @@ class RelationGroup(Record):
             of what the edges that leave a node weigh together. An edge of weight w to a node that was never
             seen, whose edges weigh d together, counts w * scale / sqrt(d).
         self_loops: whether a node is its own neighbour, with the weight 1 / d, and d counts 1 for it.
+        window: of lists in the order of time, how many of the last neighbours are read; None: all. Those of
+            the nodes of the model are no longer.
     """
 
     edge_types: tuple[tuple[str, str, str], ...] = Field(min_length=1)
@@ -74,6 +76,7 @@ class RelationGroup(Record):
     weights_input: str | None = None
     source_scales: RelativePath | None = None
     self_loops: bool = False
+    window: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def source(self) -> str:

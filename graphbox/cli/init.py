@@ -20,6 +20,7 @@ class Template(StrEnum):
 
     WALK = "walk"
     RECOMMEND = "recommend"
+    NEXT = "next"
     KNOWLEDGE = "knowledge"
     CLASSIFY = "classify"
     CLICK = "click"
@@ -28,11 +29,12 @@ class Template(StrEnum):
 
 _PURPOSE = {
     Template.WALK: "embeddings from edges alone",
-    Template.RECOMMEND: "what a user will choose next",
+    Template.RECOMMEND: "what a user will choose",
+    Template.NEXT: "what comes next, by events in order of time",
     Template.KNOWLEDGE: "the links that a knowledge graph lacks",
     Template.CLASSIFY: "the classes of nodes",
     Template.CLICK: "which rows of a log are clicked",
-    Template.STREAM: "what a user will choose next, learnt hour by hour",
+    Template.STREAM: "what a user will choose, learnt hour by hour",
 }
 _NEXT = {
     # Its tables come with the chunks, so none is there to be checked or imported.

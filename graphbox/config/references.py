@@ -327,11 +327,12 @@ class _Checker:
         """Yield what the columns that the split needs are not."""
         split = _mapping(task, "split")
         feature = str(split.get("feature") or "")
-        by_time = split.get("kind") in {"time", "leave_last_out"}
+        in_order = task.get("kind") == "next"
+        by_time = in_order or split.get("kind") in {"time", "leave_last_out"}
         if task.get("kind") in {"classify", "click"} and feature:
             kinds = ("integer", "number") if by_time else ("categorical",)
             yield from self._check_node_feature((*key, "split", "feature"), feature, ends[0], kinds=kinds)
-        if task.get("kind") not in {"recommend", "predict_links"} or not (feature or by_time):
+        if task.get("kind") not in {"recommend", "predict_links", "next"} or not (feature or by_time):
             return
         named = [*_items(task.get("relations")), *_items(task.get("negative_relations"))]
         relations = [relation for relation in named if _text(relation)]
@@ -341,9 +342,9 @@ class _Checker:
                 continue
             if by_time and not edge.has_timestamp:
                 yield self._problem(
-                    (*key, "split"),
-                    f"a split of kind {split['kind']} needs the times of edges, but [{', '.join(edge.type)}] "
-                    "has none",
+                    (*key, "relations" if in_order else "split"),
+                    ("a task of kind next" if in_order else f"a split of kind {split['kind']}")
+                    + f" needs the times of edges, but [{', '.join(edge.type)}] has none",
                     self._change("timestamp: ...", f"line {self._line(edge)}", "name its column:"),
                 )
             elif feature:

@@ -11,6 +11,7 @@ from graphbox.export.network import NetworkSource, export_network
 from graphbox.export.onnx import export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, group_relations
 from graphbox.export.parity import ParityBounds
+from graphbox.export.sequence import SequenceSource, export_sequence
 from graphbox.export.version import ExportResult, NewVersion
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NewVersion",
     "PaddedBlockEncoder",
     "ParityBounds",
+    "SequenceSource",
     "TriplesSource",
     "embedding_table",
     "export_click",
@@ -29,6 +31,7 @@ __all__ = [
     "export_knowledge_graph",
     "export_network",
     "export_onnx",
+    "export_sequence",
     "group_relations",
     "linked_nodes",
     "links_of",

@@ -29,6 +29,7 @@ from graphbox.train.completion.triple_rows import TripleRows
 from graphbox.train.network.trained_network import TrainedNetwork, load_network, save_network
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
+from graphbox.train.sequences.encoder import SequenceEncoder
 from graphbox.train.storage import save_tensors
 
 _FORMAT = "graphbox-trained"
@@ -56,6 +57,7 @@ class TrainedModel:
         click: the model, of kind ``click``.
         triples: the rows of relations, of kind ``knowledge_graph``.
         network: of graph networks what it takes to embed and classify nodes that came after training.
+        sequence: of models of sequences the network that encodes histories, over the rows in ``target``.
     """
 
     name: str
@@ -71,6 +73,7 @@ class TrainedModel:
     click: ClickModel | None = None
     triples: TripleRows | None = None
     network: TrainedNetwork | None = None
+    sequence: SequenceEncoder | None = None
 
     @classmethod
     def of_towers(
@@ -81,6 +84,7 @@ class TrainedModel:
         queries: Tensor,
         targets: Tensor,
         network: TrainedNetwork | None = None,
+        sequence: SequenceEncoder | None = None,
     ) -> Self:
         """Return a model of kind ``two_tower``.
 
@@ -91,6 +95,7 @@ class TrainedModel:
             queries: float32 [queries, dim], wherever they are.
             targets: float32 [candidates, dim].
             network: see the attributes.
+            sequence: see the attributes.
         """
         return cls(
             name,
@@ -101,6 +106,7 @@ class TrainedModel:
             target_type=ends[1],
             target=targets.cpu().numpy(),
             network=network,
+            sequence=sequence,
         )
 
     @property
@@ -215,6 +221,10 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
     header["network"] = trained.network is not None
     if trained.network is not None:
         save_network(trained.network, folder / "network")
+    if trained.sequence is not None:
+        section = trained.sequence.config
+        header["sequence"] = {"kind": section.kind, "settings": section.model_dump(mode="json")}
+        save_tensors(trained.sequence.network.state_dict(), folder / "sequence.safetensors")
     if trained.triples is not None:
         _save_triples(trained.triples, header, public)
     if trained.encoder is not None:
@@ -261,6 +271,7 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         click = load_click_model(folder) if header["kind"] == "click" else None
         triples = _load_triples(header, public) if header["kind"] == "knowledge_graph" else None
         network = load_network(folder / "network", may_import=True) if header["network"] else None
+        sequence = _load_sequence(header["sequence"], folder) if "sequence" in header else None
         return TrainedModel(
             *about,
             embeddings,
@@ -272,6 +283,7 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
             click=click,
             triples=triples,
             network=network,
+            sequence=sequence,
         )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
@@ -397,6 +409,11 @@ def _load_triples(header: dict[str, Any], public: Path) -> TripleRows:
         relation_ends=np.array(about["relation_ends"], dtype=np.int64).reshape(-1, 2),
         rows=np.load(public / "relations" / "relations.npy", allow_pickle=False),
     )
+
+
+def _load_sequence(about: dict[str, Any], folder: Path) -> SequenceEncoder:
+    state = load_file(folder / "sequence.safetensors")
+    return SequenceEncoder.of_state(about["kind"], about["settings"], state)
 
 
 def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> SageEncoder:

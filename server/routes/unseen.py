@@ -35,6 +35,7 @@ Version = Annotated[int | None, Query(ge=1, description="version of the model; t
 _MOST_CATEGORIES = 1000
 _MOST_VALUES = 1 << 20
 _KEYS = ("features", "neighbors", "weights")
+_HISTORY = "history"
 
 
 @router.get("/{name}/encode")
@@ -61,9 +62,9 @@ async def encode(
     """Return embeddings, classes and nearest nodes of nodes given by their features and neighbours."""
 
     def answer(objects: list[dict[str, Any]]) -> bytes:
-        nodes = [_node(each, number) for number, each in enumerate(objects)]
-        check_answer_length(services, name, k, "nodes", len(nodes), fewest=0)
+        check_answer_length(services, name, k, "nodes", len(objects), fewest=0)
         with services.inference.use(name, version, routing_key) as served:
+            nodes = [_node(each, number, served) for number, each in enumerate(objects)]
             _check_values(served, len(nodes))
             return _encoded(served, nodes, k, linked).model_dump_json().encode()
 
@@ -166,7 +167,9 @@ def _nearest(
     ]
 
 
-def _node(node: dict[str, Any], number: int) -> UnseenNode:
+def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
+    if _HISTORY in node:
+        return _node_of_history(node, number, served)
     for key, value in node.items():
         if key not in _KEYS or not isinstance(value, dict):
             raise InvalidRequestError(
@@ -184,3 +187,24 @@ def _node(node: dict[str, Any], number: int) -> UnseenNode:
                 "expected a list of numbers", where=f"node {number}, weights `{shorten(relation)}`"
             )
     return UnseenNode(**node)
+
+
+def _node_of_history(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
+    """Return a node by the ids of its events in their order, the last one last."""
+    where, history = f"node {number}", node[_HISTORY]
+    if len(node) > 1:
+        raise InvalidRequestError(
+            "expected `history` alone, received other fields beside it",
+            where=where,
+            hint="a model of sequences reads nothing else",
+        )
+    if not isinstance(history, list) or not all(type(each) in (str, int) for each in history):
+        raise InvalidRequestError("expected a list of original ids", where=f"{where}, history")
+    reader = served.encoder.unseen_reader
+    if reader.history is None:
+        raise InvalidRequestError(
+            "expected `features` and `neighbors`, received a history, whose order this model does not read",
+            where=where,
+            hint=f"give the ids under `neighbors`, by one of {', '.join(reader.relations) or '(none)'}",
+        )
+    return UnseenNode(neighbors={reader.history: history})

@@ -43,6 +43,18 @@ def choice_tables(folder: Path) -> None:
     write(folder / "my_choices.csv", "who,what", [f"u{user},i{item}" for user, item in sorted(taken)])
 
 
+def event_tables(folder: Path) -> None:
+    """Write events of 60 users, who mostly take the items in their order."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for user in range(60):
+        item = int(generator.integers(0, 20))
+        for at in range(8):
+            rows.append(f"u{user},i{item},{at}")
+            item = (item + 1 + int(generator.random() < 0.2)) % 20
+    write(folder / "my_events.csv", "who,what,at", rows)
+
+
 def log_tables(folder: Path) -> None:
     """Write 400 impressions, clicked where the offer is cheap."""
     generator = np.random.default_rng(0)
@@ -94,6 +106,15 @@ FILLED: dict[str, tuple[Any, dict[str, str]]] = {
             "target: tail": "target: object",
             "relation: categorical": "verb: categorical",
             "relation_feature: relation": "relation_feature: verb",
+        },
+    ),
+    "next": (
+        event_tables,
+        {
+            "events.csv": "my_events.csv",
+            "source: user": "source: who",
+            "target: item\n": "target: what\n",
+            "timestamp: time": "timestamp: at",
         },
     ),
     "recommend": (

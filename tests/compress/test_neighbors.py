@@ -20,6 +20,8 @@ from graphbox.config import BenchConfig, CompressConfig
 from graphbox.deploy import open_encoder
 from graphbox.errors import UnsupportedError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
+from tests.export.test_sequences import export as export_sequence
+from tests.export.test_sequences import source_of
 
 Float = npt.NDArray[np.float32]
 BENCH = BenchConfig(batch_sizes=(1,), seconds=0.02)
@@ -203,6 +205,13 @@ def test_bounds_that_leave_out_something_are_choices(artifact: Artifact, tmp_pat
     assert neighbor_choices(artifact, 2) == (2,)
     vectors = write_embedding(tmp_path / "vectors" / "1", make_model())
     assert neighbor_choices(vectors) == (None,)
+
+
+def test_histories_in_order_are_not_shortened(tmp_path: Path) -> None:
+    artifact = export_sequence(source_of("sasrec"), tmp_path / "1")
+    assert neighbor_choices(artifact) == (None,)
+    with pytest.raises(UnsupportedError, match="reads histories in their order: train it with a smaller"):
+        neighbor_choices(artifact, 2)
 
 
 def test_a_model_without_lists_is_refused(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_which_kinds_are_divided() -> None:
     assert divided == {
         *("gnn", "mlp", "deepfm", "dcn", "wide_and_deep"),
         *("distmult", "complex", "transe", "rotate", "matrix_factorization", "sage", "pinsage"),
+        *("sasrec", "gru4rec"),
     }
 
 

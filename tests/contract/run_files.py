@@ -62,6 +62,13 @@ TASKS: dict[str, dict[str, Any]] = {
         "relations": ["buys"],
         "split": {"kind": "time"},
     },
+    "following": {
+        "kind": "next",
+        "node_type": "user",
+        "target_type": "item",
+        "relations": ["buys"],
+        "k": 5,
+    },
     "route": {
         "kind": "complete",
         "relations": [["place", "near", "place"]],
@@ -76,6 +83,7 @@ _BUYS, _KNOWS = ["user", "buys", "item"], ["user", "knows", "user"]
 _WALKS = {"task": "taste", "dim": 8, "epochs": 2, "batch_size": 32}
 _ROUTES = {"task": "route", "dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24, "validate_every": 1}
 _ITEMS = {"task": "item", "dim": 8, "epochs": 2, "batch_size": 32, "validate_every": 1}
+_NEXT = {"task": "following", "dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24, "dropout": 0.0}
 _CLICKS = {"task": "click", "dim": 4, "hidden": [8], "epochs": 2, "batch_size": 32, "dropout": 0.0}
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -140,6 +148,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "transe": _ROUTES,
     "rotate": _ROUTES,
     "temporal": {"task": "sale", "dim": 8, "epochs": 2, "batch_size": 32},
+    "sasrec": {**_NEXT, "window": 6, "validate_every": 1},
+    "gru4rec": {**_NEXT, "window": 6, "hidden": 12, "validate_every": 1},
 }
 """Settings of a small model of each kind, without ``kind``."""
 

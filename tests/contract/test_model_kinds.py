@@ -42,6 +42,8 @@ LACKS: Mapping[str, tuple[str, ...]] = {
     "transe": ("topology", "features"),
     "rotate": ("topology", "features"),
     "temporal": ("topology", "features", "tables", "processes"),
+    "sasrec": ("topology", "features"),
+    "gru4rec": ("topology", "features"),
 }
 """What kinds cannot have: budgets of parts of the graph or of tables, and several processes."""
 

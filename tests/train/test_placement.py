@@ -52,6 +52,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "factors": {"kind": "matrix_factorization", "task": "links"},
     "taught": {"kind": "matrix_factorization", "task": "links", "distil": {"teachers": ["light"]}},
     "towers": {"kind": "sage", "task": "links"},
+    "sequences": {"kind": "sasrec", "task": "steps"},
+    "units": {"kind": "gru4rec", "task": "steps"},
     "triples": {"kind": "rotate", "task": "facts"},
     "events": {"kind": "temporal", "row_dim": 8},
     "clicks": {"kind": "deepfm", "task": "clicks"},
@@ -67,6 +69,7 @@ def config(models: dict[str, dict[str, Any]] = MODELS, **changes: Any) -> RunCon
         "tasks": {
             "class": {"kind": "classify", "node_type": "node", "label": "label"},
             "links": {"kind": "recommend", "node_type": "node", "relations": ["links"]},
+            "steps": {"kind": "next", "node_type": "node", "relations": ["links"]},
             "facts": {"kind": "complete", "relations": [list(LINKS)]},
             "clicks": {"kind": "click", "node_type": "node", "label": "label"},
         },

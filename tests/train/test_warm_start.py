@@ -50,6 +50,7 @@ TASKS: dict[str, dict[str, Any]] = {
         "split": {"kind": "time"},
         "validation_fraction": 0.2,
     },
+    "following": {"kind": "next", "node_type": "user", "relations": ["follows"], "k": 5},
     "knows": {
         "kind": "complete",
         "relations": [["user", "knows", "item"]],
@@ -117,6 +118,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "transe": {"kind": "transe", **TRIPLES},
     "rotate": {"kind": "rotate", **TRIPLES},
     "temporal": {"kind": "temporal", "task": "follows", "dim": 8, "row_dim": 4, "epochs": 1},
+    "sasrec": {"kind": "sasrec", "task": "following", **ROWS},
+    "gru4rec": {"kind": "gru4rec", "task": "following", **ROWS},
     "deepfm": {"kind": "deepfm", **CLICK},
     "dcn": {"kind": "dcn", **CLICK},
     "wide_and_deep": {"kind": "wide_and_deep", "crosses": [["city", "taste"]], **CLICK},

@@ -21,6 +21,7 @@ from graphbox.config.models.own_module import OwnModuleConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
+from graphbox.config.models.sequences import GRU4RecConfig, SASRecConfig, SequenceSection
 from graphbox.config.models.temporal import TemporalConfig
 from graphbox.config.models.walks import (
     DeepWalkConfig,
@@ -38,6 +39,7 @@ __all__ = [
     "DeepWalkConfig",
     "DistMultConfig",
     "DistillationSection",
+    "GRU4RecConfig",
     "GraphNetworkConfig",
     "KnowledgeGraphSection",
     "LightGCNConfig",
@@ -52,7 +54,9 @@ __all__ = [
     "OwnModuleConfig",
     "RankingDistillationSection",
     "RotatEConfig",
+    "SASRecConfig",
     "SageConfig",
+    "SequenceSection",
     "SkipGramSection",
     "TemporalConfig",
     "TransEConfig",

@@ -12,9 +12,11 @@ from typing import Annotated
 from pydantic import Field
 
 from graphbox.config.tasks import classify, click, complete, predict_links, recommend
+from graphbox.config.tasks import next as next_event
 from graphbox.config.tasks.classify import ClassifyTaskConfig
 from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
 from graphbox.config.tasks.complete import CompleteTaskConfig
+from graphbox.config.tasks.next import NextTaskConfig
 from graphbox.config.tasks.predict_links import PredictLinksTaskConfig
 from graphbox.config.tasks.recommend import RecommendTaskConfig
 from graphbox.config.tasks.splits import (
@@ -34,6 +36,7 @@ __all__ = [
     "GivenSplitConfig",
     "HeldOutFractions",
     "LeaveLastOutSplitConfig",
+    "NextTaskConfig",
     "PredictLinksTaskConfig",
     "RandomSplitConfig",
     "RecommendTaskConfig",
@@ -44,11 +47,17 @@ __all__ = [
 ]
 
 TaskConfig = Annotated[
-    ClassifyTaskConfig | CompleteTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig | ClickTaskConfig,
+    ClassifyTaskConfig
+    | CompleteTaskConfig
+    | RecommendTaskConfig
+    | NextTaskConfig
+    | PredictLinksTaskConfig
+    | ClickTaskConfig,
     Field(discriminator="kind"),
 ]
 
 TASK_KINDS: Mapping[str, TaskKind] = {
-    module.KIND.name: module.KIND for module in (classify, complete, recommend, predict_links, click)
+    module.KIND.name: module.KIND
+    for module in (classify, complete, recommend, next_event, predict_links, click)
 }
 """The kinds of tasks by name."""

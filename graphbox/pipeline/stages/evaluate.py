@@ -10,6 +10,7 @@ from graphbox.artifact import LookupForm
 from graphbox.config import (
     ClassifyTaskConfig,
     ClickTaskConfig,
+    NextTaskConfig,
     PredictLinksTaskConfig,
     RecommendTaskConfig,
     evaluation_settings,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from graphbox.deploy import DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
     from graphbox.graph import Graph
     from graphbox.metrics import Measure, Watch
-    from graphbox.train.tasks import Split
+    from graphbox.train.tasks import NextSplit, Split
 
 Metrics = dict[str, float | int]
 
@@ -201,6 +202,7 @@ def _evaluate_encoder(
     from graphbox.graph.live_rows import LiveRows
     from graphbox.train import (
         LinkSplit,
+        NextSplit,
         evaluate_embeddings,
         evaluate_link_embeddings,
         evaluate_scores,
@@ -217,6 +219,8 @@ def _evaluate_encoder(
             return evaluate_pairs(split, task, inner_products(sources, candidates), fold)
         sources, targets = (_vectors(model, graph, name) for name in (split.node_type, split.target_type))
         return evaluate_link_embeddings(graph, split, task, sources, targets, fold)
+    if isinstance(task, NextTaskConfig) and isinstance(split, NextSplit):
+        return _evaluate_next(model, graph, split, task, fold)
     if model.classes:
         live = LiveRows.of_graph(graph, split.node_type)
         _, probabilities = model.classify_indices(np.arange(len(live), dtype=np.int64))
@@ -237,6 +241,38 @@ def _evaluate_encoder(
         return np.asarray(vectors @ candidates.T, np.float32)
 
     return evaluate_scores(graph, split, task, score, fold)
+
+
+def _evaluate_next(
+    model: DeployedEncoder,
+    graph: Graph,
+    split: NextSplit,
+    task: NextTaskConfig,
+    fold: Literal["validation", "test"],
+) -> Metrics:
+    """Rank items for held-out events: by their histories as requests send them, or by stored vectors."""
+    import numpy as np
+
+    from graphbox.deploy import UnseenNode
+    from graphbox.graph.live_rows import LiveRows
+    from graphbox.train.sequences.evaluation import rank_events, scores_of
+
+    events, items = split.tested(fold), split.target_type
+    if model.encodes_unseen:
+        histories, (relation,) = split.histories(events), model.unseen_reader.relations
+        live = LiveRows.of_graph(graph, items)
+        there = live.nodes(live.rows(histories.values)) == histories.values
+        ids = np.full(len(there), None, object)
+        ids[there] = model.ids(live.rows(histories.values[there]), items)
+        pieces = np.split(ids, histories.offsets[1:-1])
+        nodes = [
+            UnseenNode(neighbors={relation: [each for each in piece if each is not None]}) for piece in pieces
+        ]
+        vectors = model.encode_unseen(nodes)
+    else:
+        vectors = _vectors(model, graph, split.node_type)[split.nodes_of(events)]
+    candidates = _candidates(model, graph, items, model.manifest.targets[split.node_type].table)
+    return rank_events(graph, split, task, scores_of(vectors, events, candidates), fold)
 
 
 def _vectors(model: DeployedEncoder, graph: Graph, node_type: str) -> NDArray[np.float32]:

@@ -80,6 +80,8 @@ def _export(
     forms = context.config.models[export.model].EXPORT_FORMS
     if (export.form or forms[0]) == "encoder" and trained.network is not None:
         return _export_network(context, graph, split, trained, export, new, bounds)
+    if (export.form or forms[0]) == "encoder" and trained.sequence is not None:
+        return _export_sequence(graph, split, trained, new, bounds)
     return _export_vectors(graph, split, trained, export, new, bounds)
 
 
@@ -170,6 +172,33 @@ def _export_network(
         task = context.config.tasks[trained.task]
         measure = partial(evaluate_deployed, graph=graph, split=split, task=task, fold="test")
     return export_network(bounded, ids, new, bounds, network=partial(save_network, network), measure=measure)
+
+
+def _export_sequence(
+    graph: Graph, split: Split | None, trained: TrainedModel, new: NewVersion, bounds: ParityBounds
+) -> ExportResult:
+    import numpy as np
+
+    from graphbox.export import SequenceSource, export_sequence
+    from graphbox.train import NextSplit
+
+    encoder, target, target_type = trained.sequence, trained.target, trained.target_type
+    if encoder is None or target is None or target_type is None or not isinstance(split, NextSplit):
+        raise UsageError(f"expected a model of a task of kind next, received `{trained.name}`")
+    known = split.known("test")
+    source = SequenceSource(
+        network=encoder.network,
+        window=encoder.config.window,
+        node_type=trained.node_type,
+        target_type=target_type,
+        offsets=known.offsets,
+        items=known.values,
+        rows=np.asarray(target),
+        vectors=trained.embeddings[trained.node_type],
+    )
+    node_types = {trained.node_type, target_type}
+    ids = {name: graph.arrow_ids(name) for name in node_types}
+    return export_sequence(source, ids, _with_links(graph, split, node_types, new), bounds)
 
 
 def _with_links(graph: Graph, split: Split | None, node_types: set[str], new: NewVersion) -> NewVersion:

@@ -17,6 +17,7 @@ from graphbox.errors import FormatError
 from graphbox.train.tasks.classify import ClassifySplit
 from graphbox.train.tasks.click import ClickSplit
 from graphbox.train.tasks.complete import CompleteSplit
+from graphbox.train.tasks.next import NextSplit
 from graphbox.train.tasks.predict_links import LinkPart, LinkSplit
 from graphbox.train.tasks.recommend import RecommendSplit, distinct_keys, ends_of_keys, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
@@ -29,6 +30,7 @@ __all__ = [
     "Fold",
     "LinkPart",
     "LinkSplit",
+    "NextSplit",
     "RecommendSplit",
     "Split",
     "distinct_keys",

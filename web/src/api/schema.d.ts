@@ -1263,7 +1263,7 @@ export interface components {
     EncodeRequest: {
       /**
        * Nodes
-       * @description each an object with `features`, the value of each feature that the model reads, as in a row of the nodes' table, null where it is missing; `neighbors`, by relation `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`, likewise, of these edges, 1 each when left out
+       * @description each an object with `features`, the value of each feature that the model reads, as in a row of the nodes' table, null where it is missing; `neighbors`, by relation `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`, likewise, of these edges, 1 each when left out; or, of a model of sequences, with `history`, the original ids of its events in their order, the last one last
        */
       nodes: {
         [key: string]: unknown;

@@ -1,0 +1,56 @@
+"""Blocks of padded sequences: what networks of sequences compute on, and the face that they have."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+Shapes: TypeAlias = Sequence[tuple[int, int]]
+"""Of each block the number of its sequences n, and their padded length L."""
+
+
+class SequenceNetwork(nn.Module, ABC):
+    """Makes of each event of a sequence a vector that the next event is predicted by.
+
+    Events come as one tensor, block after block: a block of n sequences is n * L rows, the events of a
+    sequence one after the other, then padding. What is done to each event by itself is done to all blocks at
+    once; sequences of unlike length are in blocks of their own, so that little is padding. No event knows of
+    those after it, so that padding at the end changes nothing.
+    """
+
+    @abstractmethod
+    def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
+        """Return the vectors of events: float32 [sum of n * L, dim]; those of padding mean nothing.
+
+        Args:
+            rows: float32 [sum of n * L, dim], rows of the items.
+            shapes: of the blocks.
+        """
+
+
+def blocks_of(rows: Tensor, shapes: Shapes) -> list[Tensor]:
+    """Return the blocks of rows: of each [n, L, width]."""
+    if len(shapes) == 1:  # whose sizes may be symbols of an exporter
+        return [rows.view(*shapes[0], rows.shape[1])]
+    sizes = [count * length for count, length in shapes]
+    return [
+        each.view(*shape, rows.shape[1]) for each, shape in zip(torch.split(rows, sizes), shapes, strict=True)
+    ]
+
+
+def rows_of(blocks: Sequence[Tensor]) -> Tensor:
+    """Return blocks [n, L, width] as rows, one block after the other: [sum of n * L, width]."""
+    flat = [each.reshape(-1, each.shape[2]) for each in blocks]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def initialize(module: nn.Module) -> None:
+    """Start the linear layers in a network as Glorot and Bengio (AISTATS 2010), their biases at zero."""
+    for each in module.modules():
+        if isinstance(each, nn.Linear):
+            nn.init.xavier_uniform_(each.weight)
+            nn.init.zeros_(each.bias)

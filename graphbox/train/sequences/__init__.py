@@ -1,0 +1,1 @@
+"""Models of sequences: windows of events in order, what trains on them, and how they are measured."""
