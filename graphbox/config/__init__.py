@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
+from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.compression import (
     CompressConfig,
     MaxDrop,
@@ -80,6 +81,8 @@ from graphbox.config.track import TrackConfig
 
 __all__ = [
     "BenchConfig",
+    "Candidate",
+    "Choices",
     "ClassifyTaskConfig",
     "ClickModelSection",
     "ClickTaskConfig",
@@ -87,6 +90,7 @@ __all__ = [
     "CompleteTaskConfig",
     "CompressConfig",
     "DCNConfig",
+    "DataFacts",
     "DeepFMConfig",
     "DeepWalkConfig",
     "DistMultConfig",
@@ -97,6 +101,7 @@ __all__ = [
     "GraphConfig",
     "GraphNetworkConfig",
     "HbmConfig",
+    "Interval",
     "KnowledgeGraphSection",
     "LeaveLastOutSplitConfig",
     "LightGCNConfig",

@@ -66,6 +66,7 @@ class Outcome:
         places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
         started_from: what it took over from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
             has it; None: it started anew.
+        best_value: the figure that was best then.
     """
 
     epochs: int
@@ -75,6 +76,7 @@ class Outcome:
     devices: Sequence[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     started_from: Mapping[str, Any] | None = None
+    best_value: float | None = None
 
 
 ProgressCallback = Callable[[TrainProgress], None]
@@ -258,7 +260,14 @@ class _Loop:
         at = self._at
         places = dict(self._trainer.places())
         return Outcome(
-            at.epoch, at.step, at.best_epoch, at.stage_seconds, at.devices, places, at.started_from
+            at.epoch,
+            at.step,
+            at.best_epoch,
+            at.stage_seconds,
+            at.devices,
+            places,
+            at.started_from,
+            at.best_value,
         )
 
     # Epochs and batches
