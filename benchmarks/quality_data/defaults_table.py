@@ -25,12 +25,13 @@ What a user meets first: the models of the templates of `graphbox init`, untouch
 `tune: 10min` is the same with a search. The ratio is to the best published figure, or where nothing is
 published to what the run file above reaches; wanted are {GOAL}, in at most twice the minutes of the run file.
 Settings that the data chooses are chosen anew for each seed, on the validation part; the test part is
-measured once, with what was chosen.
+measured once, with what was chosen. CPU minutes are those of one run with everything in it; beside them the
+minutes of the run file, from the table above.
 
 `make quality-defaults ROOT=folder` measures again (`benchmarks/quality_defaults.py`), with `TUNE=10min` after
 a search.
 
-| data | template | figure | best | reached | ratio | seeds | minutes | of the run file | `tune` | ratio |
+| data | template | figure | best | reached | ratio | seeds | CPU minutes | run file | `tune` | ratio |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 

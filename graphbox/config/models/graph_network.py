@@ -53,8 +53,8 @@ _PROPAGATION: Mapping[str, Any] = {
 """APPNP (Gasteiger et al., ICLR 2019) with its steps and the shares that it leaves out. Weight decay is the
 default of the section, a tenth of the paper's: on random cuts of Cora with 20 labels for each class accuracy
 was .839 and .822 (.833 and .819 with the paper's), with 60 % of the labels .880 (.860); on the validation
-part of IMDB, of several node types, both had accuracy .638, and macro-F1 .614 (.581). Either set alone chooses
-the same."""
+part of IMDB, of several node types, both had accuracy .638, and macro-F1 .614 (.581). Either set alone
+chooses the same."""
 
 
 class LinkTrainingSection(Section):

@@ -1963,6 +1963,8 @@ export interface components {
     /**
      * RunReport
      * @description Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric.
+     *
+     *     ``training``: by model; its ``chosen`` has the settings that the data chose, and each trial.
      */
     RunReport: {
       /**
@@ -2007,6 +2009,13 @@ export interface components {
             [key: string]: number | null;
           };
         };
+      };
+      /**
+       * Training
+       * @default {}
+       */
+      training: {
+        [key: string]: unknown;
       };
     };
     /**
