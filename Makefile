@@ -169,6 +169,11 @@ quality: $(VENV)/.core ## what the examples reach on public data in ROOT=folder 
 	@test -n "$(ROOT)" || { echo "name the folder with a folder for each data set: make quality ROOT=..." >&2; exit 2; }
 	$(BIN)/python -m benchmarks.quality --root "$(ROOT)" $(if $(DATA),--data $(DATA)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: quality-defaults
+quality-defaults: $(VENV)/.core ## what the templates reach untouched, in ROOT=folder (DATA=cora, SEED=0: one; TUNE=10min: with a search)
+	@test -n "$(ROOT)" || { echo "name the folder with a folder for each data set: make quality-defaults ROOT=..." >&2; exit 2; }
+	$(BIN)/python -m benchmarks.quality_defaults --root "$(ROOT)" $(if $(DATA),--data $(DATA)) $(if $(SEED),--seed $(SEED)) $(if $(TUNE),--tune $(TUNE))
+
 # ---------------------------------------------------------------- look after
 
 .PHONY: lint

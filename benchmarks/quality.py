@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.quality_data import data_sets
+from benchmarks.quality_data import data_sets, defaults_table
 from benchmarks.quality_data.protocol import DataSet, Job
 from graphbox.durable import write_atomically
 
@@ -112,7 +112,8 @@ def page(rows: Rows) -> str:
         f"- **{data.name}** ([run file](../{data.run_file})){f': {data.remark}' if data.remark else ''}"
         for data in known
     ]
-    return _INTRODUCTION + "\n".join(map(_line, rows)) + "\n\n" + "\n".join(remarks) + "\n"
+    tuned = _INTRODUCTION + "\n".join(map(_line, rows)) + "\n\n" + "\n".join(remarks) + "\n"
+    return tuned + defaults_table.table(defaults_table.read_results(), rows)
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -171,8 +171,12 @@ class StageSummary(Answer):
 
 
 class RunReport(Answer):
-    """Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric."""
+    """Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric.
 
+    ``training``: by model; its ``chosen`` has the settings that the data chose, and each trial.
+    """
+
+    training: dict[str, Any] = {}
     metrics: dict[str, TaskMetrics] = {}
     baselines: dict[str, TaskMetrics] = {}
     baselines_left_out: dict[str, dict[str, str]] = Field(

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_SHOWN_TRIALS = 10
+"""Trials of a search that are printed."""
+
+
 def print_results(report: Mapping[str, Any], console: Console) -> None:
     """Print what a report has of metrics, baselines, compression and measurements."""
     metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
@@ -101,6 +105,7 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
             console.print(part)
             console.print()
     for name, outcome in training.items():
+        _print_chosen(name, outcome.get("chosen"), console)
         _print_start(name, outcome.get("started_from"), console)
         devices = list(outcome.get("devices", ()))
         if any(device != "cpu" for device in devices):
@@ -108,6 +113,44 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
             console.print(
                 f"{name} was trained on {', then '.join(devices)}; {'; '.join(places)}", markup=False
             )
+
+
+def _print_chosen(name: str, chosen: Mapping[str, Any] | None, console: Console) -> None:
+    """Print the settings that the data chose, and what was tried."""
+    if chosen is None or not (chosen["settings"] or chosen["trials"]):
+        return
+    settings = _in_words(chosen["settings"])
+    console.print(f"{name} was trained with {settings}: {chosen['why']}", markup=False, soft_wrap=True)
+    trials = chosen["trials"]
+    if len(trials) > 1:
+        best_first = sorted(trials, key=lambda each: (each["cost"] is None, each["cost"] or 0.0))
+        shared = {
+            key: value
+            for key, value in trials[0]["settings"].items()
+            if all(each["settings"].get(key) == value for each in trials)
+        }
+        rows = [
+            (
+                metric(each["value"]) if each["value"] is not None else each["state"],
+                duration(each["seconds"]),
+                _in_words({key: value for key, value in each["settings"].items() if key not in shared}),
+            )
+            for each in best_first[:_SHOWN_TRIALS]
+        ]
+        columns = (f"{chosen['metric']} on validation", "time", "settings")
+        more = f", the best {_SHOWN_TRIALS}" if len(trials) > _SHOWN_TRIALS else ""
+        console.print(table(f"{len(trials)} trials of {name}{more}", columns, rows, columns[:2]))
+    console.print()
+
+
+def _in_words(settings: Mapping[str, Any]) -> str:
+    words = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            words.append(f"{key} {{{_in_words(value)}}}")
+        else:
+            words.append(f"{key} {'[]' if value in ([], ()) else value}")
+    return ", ".join(words) or "the defaults"
 
 
 def _print_start(name: str, start: Mapping[str, Any] | None, console: Console) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
+from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.compression import (
     OTHER_TABLES,
     CompressConfig,
@@ -89,6 +90,8 @@ from graphbox.config.track import TrackConfig
 __all__ = [
     "OTHER_TABLES",
     "BenchConfig",
+    "Candidate",
+    "Choices",
     "ClassifyTaskConfig",
     "ClickModelSection",
     "ClickTaskConfig",
@@ -96,6 +99,7 @@ __all__ = [
     "CompleteTaskConfig",
     "CompressConfig",
     "DCNConfig",
+    "DataFacts",
     "DeepFMConfig",
     "DeepWalkConfig",
     "DistMultConfig",
@@ -107,6 +111,7 @@ __all__ = [
     "GraphConfig",
     "GraphNetworkConfig",
     "HbmConfig",
+    "Interval",
     "KnowledgeGraphSection",
     "LatencyLimit",
     "LeaveLastOutSplitConfig",

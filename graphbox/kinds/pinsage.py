@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from graphbox.config import ModelKind, ModelSection
+from graphbox.config import Choices, Interval, ModelKind, ModelSection
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt, TypeName
@@ -20,6 +21,13 @@ class PinSageConfig(ModelSection, OptimizationSection):
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     DIVIDES: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dim": (32, 64, 128),
+        "margin": Interval(0.05, 1.0, logarithmic=True),
+        "negative_exponent": Interval(0.0, 1.0),
+        "learning_rate": Interval(5e-4, 0.02, logarithmic=True),
+        "table_learning_rate": Interval(0.02, 0.5, logarithmic=True),
+    }
 
     kind: Literal["pinsage"]
     """Kind of model."""

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.edge_sums import EdgeSums
 from graphbox.models.padded_layers import (
     PaddedNeighbors,
     RelationEnds,
@@ -50,6 +51,29 @@ class Edges:
 
     index: Tensor
     weight: Tensor | None = None
+
+    def sums(self, sources: Tensor, targets: int, weight: Tensor | None) -> Tensor:
+        """Return the weighted sums of what arrives at each target: float32 [targets, dim].
+
+        Args:
+            sources: float32 [nodes, dim], vectors of the sources.
+            targets: number of targets.
+            weight: float32 [e], of the edges; None: all are 1.
+        """
+        if sources.device.type != "cpu":  # there a hub's sum in order would hold up all others
+            messages = sources.index_select(0, self.index[0])
+            messages = messages if weight is None else messages * weight[:, None]
+            return sources.new_zeros(targets, sources.shape[1]).index_add_(0, self.index[1], messages)
+        return self._ordered(len(sources), targets).at_targets(sources, weight)
+
+    def _ordered(self, sources: int, targets: int) -> EdgeSums:
+        """Return the edges in order for sums; kept, as the layers of a whole graph have the same edges."""
+        known = self.__dict__.get("_kept")
+        if known is None or known[0] != (sources, targets):
+            known = ((sources, targets), EdgeSums(self.index, sources, targets))
+            self.__dict__["_kept"] = known
+        found: EdgeSums = known[1]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +136,16 @@ class PerRelation(GraphLayer):
 
     Args:
         convolutions: by relation.
-        weight_name: argument of the convolution that takes the edges' weights; None: it takes none.
+        takes_weights: give convolutions of PyTorch Geometric the edges' weights, as features of the edges.
         own: of layers that leave a node's own vector out: a map of it for each node type.
     """
 
     def __init__(
         self,
         convolutions: Mapping[EdgeType, nn.Module],
-        weight_name: str | None,
         own: Mapping[str, nn.Module] | None = None,
+        *,
+        takes_weights: bool = False,
     ) -> None:
         super().__init__()
         self._relations = {edge_type_text(relation): relation for relation in convolutions}
@@ -128,19 +153,22 @@ class PerRelation(GraphLayer):
             {edge_type_text(relation): convolution for relation, convolution in convolutions.items()}
         )
         self.own = nn.ModuleDict(own or {})
-        self._weight_name = weight_name
+        self._takes_weights = takes_weights
 
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:  # noqa: ARG002
         """See :class:`GraphLayer`; a node type at which no relation arrives keeps its vectors."""
         sums: dict[str, Tensor] = {name: layer(vectors[name]) for name, layer in self.own.items()}
         for name, relation in self._relations.items():
             source, _, target = relation
-            both = vectors[source] if source == target else (vectors[source], vectors[target])
-            options: dict[str, Any] = {}
-            weight = edges[relation].weight
-            if self._weight_name is not None and weight is not None:
-                options[self._weight_name] = weight if self._weight_name == "edge_weight" else weight[:, None]
-            arrived = self.convolutions[name](both, edges[relation].index, **options)
+            convolution, of_relation = self.convolutions[name], edges[relation]
+            if isinstance(convolution, PropagatedLinear):
+                arrived = convolution(vectors[source], of_relation, len(vectors[target]))
+            else:
+                both = vectors[source] if source == target else (vectors[source], vectors[target])
+                options: dict[str, Any] = {}
+                if self._takes_weights and of_relation.weight is not None:
+                    options["edge_attr"] = of_relation.weight[:, None]
+                arrived = convolution(both, of_relation.index, **options)
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {name: sums.get(name, given) for name, given in vectors.items()}
 
@@ -193,7 +221,9 @@ class InitialResidual(GraphLayer):
         sums: dict[str, Tensor] = {}
         for relation, convolution in zip(self._relations, self.convolutions, strict=True):
             name = relation[2]
-            arrived = convolution(vectors[name], first[name], edges[relation].index, edges[relation].weight)
+            of_relation = edges[relation]
+            propagated = of_relation.sums(vectors[name], len(vectors[name]), of_relation.weight)
+            arrived = _mixed_with_first(convolution, propagated, first[name])
             sums[name] = sums[name] + arrived if name in sums else arrived
         return {name: sums.get(name, given) for name, given in vectors.items()}
 
@@ -224,23 +254,19 @@ class PersonalizedPropagation(GraphLayer):
 
     def __init__(self, relations: Sequence[EdgeType], alpha: float = 0.1, dropout: float = 0.0) -> None:
         super().__init__()
-        from torch_geometric.nn import SimpleConv
-
         self._relations = list(relations)
         self._alpha = alpha
         self._dropout = dropout
-        self.propagate = SimpleConv(aggr="sum")
 
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:
         """See :class:`GraphLayer`."""
         sums: dict[str, Tensor] = {}
         for relation in self._relations:
             source, _, target = relation
-            both = vectors[source] if source == target else (vectors[source], vectors[target])
             weight = edges[relation].weight
             if weight is not None and self._dropout:
                 weight = nn.functional.dropout(weight, self._dropout, self.training)
-            arrived = self.propagate(both, edges[relation].index, weight)
+            arrived = edges[relation].sums(vectors[source], len(vectors[target]), weight)
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {
             name: (1.0 - self._alpha) * sums[name] + self._alpha * first[name] if name in sums else given
@@ -430,27 +456,18 @@ class PropagatedLinear(nn.Module):
 
     def __init__(self, dim: int, **options: Any) -> None:
         super().__init__()
-        from torch_geometric.nn import SimpleConv
-
         self.linear = nn.Linear(dim, dim, **{**options, "bias": False})
         self.bias = nn.Parameter(torch.zeros(dim)) if options.get("bias", True) else None
-        self.propagate = SimpleConv(aggr="sum")
 
-    def forward(
-        self, vectors: Tensor | tuple[Tensor, Tensor], index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
-        """Return the new vectors of targets: float32 [n, dim].
+    def forward(self, sources: Tensor, edges: Edges, targets: int) -> Tensor:
+        """Return the new vectors of targets: float32 [targets, dim].
 
         Args:
-            vectors: of sources and targets, float32 [nodes, dim] of each, or one where they are the same.
-            index: int64 [2, e], positions of sources and targets.
-            edge_weight: float32 [e]; None: all are 1.
+            sources: float32 [nodes, dim], vectors of the sources.
+            edges: along which they are summed.
+            targets: number of targets.
         """
-        if isinstance(vectors, Tensor):
-            both: Any = self.linear(vectors)
-        else:
-            both = self.linear(vectors[0]), vectors[1]
-        result: Tensor = self.propagate(both, index, edge_weight)
+        result = edges.sums(self.linear(sources), targets, edges.weight)
         return result if self.bias is None else result + self.bias
 
     def padded(self, ends: RelationEnds, neighbors: PaddedNeighbors) -> Tensor:

@@ -133,7 +133,7 @@ def _try(layer: GraphLayer, kind: LayerKind, shape: LayerShape) -> None:
 
 def _own(convolution: Callable[..., nn.Module], shape: LayerShape) -> GraphLayer:
     made = {relation: convolution(shape.dim, shape.dim, **shape.options) for relation in shape.relations}
-    return PerRelation(made, None)
+    return PerRelation(made)
 
 
 def _convolutions(
@@ -163,21 +163,21 @@ def _attention(class_name: str, shape: LayerShape) -> GraphLayer:
         targets = dict.fromkeys(relation[2] for relation in shape.relations)
         own = {name: nn.Linear(shape.dim, shape.dim) for name in targets} if shape.is_heterogeneous else None
     out = shape.dim // heads if joined else shape.dim
-    return PerRelation(_convolutions(class_name, shape, out, arguments), "edge_attr", own)
+    return PerRelation(_convolutions(class_name, shape, out, arguments), own, takes_weights=True)
 
 
 def _gcn(shape: LayerShape) -> GraphLayer:
     made = {relation: PropagatedLinear(shape.dim, **shape.options) for relation in shape.relations}
     looped = {relation[2] for relation in shape.relations if relation[0] == relation[2]}
     apart = dict.fromkeys(relation[2] for relation in shape.relations if relation[2] not in looped)
-    return PerRelation(made, "edge_weight", {name: nn.Linear(shape.dim, shape.dim) for name in apart})
+    return PerRelation(made, {name: nn.Linear(shape.dim, shape.dim) for name in apart})
 
 
 def _sage(shape: LayerShape) -> GraphLayer:
     options = dict(shape.options)
     if options.get("aggr") == "pool":  # the paper's name for a maximum over transformed neighbours
         options |= {"aggr": "max", "project": True}
-    return PerRelation(_convolutions("SAGEConv", shape, shape.dim, options), None)
+    return PerRelation(_convolutions("SAGEConv", shape, shape.dim, options))
 
 
 def _gin(shape: LayerShape) -> GraphLayer:
@@ -186,7 +186,7 @@ def _gin(shape: LayerShape) -> GraphLayer:
     def network() -> nn.Module:
         return nn.Sequential(nn.Linear(shape.dim, shape.dim), nn.ReLU(), nn.Linear(shape.dim, shape.dim))
 
-    return PerRelation({relation: GINConv(network(), **shape.options) for relation in shape.relations}, None)
+    return PerRelation({relation: GINConv(network(), **shape.options) for relation in shape.relations})
 
 
 def _gcn2(shape: LayerShape) -> GraphLayer:

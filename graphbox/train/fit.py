@@ -7,31 +7,46 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, ModelSection, TaskConfig
 from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.durable import write_atomically
-from graphbox.errors import NotFoundError
+from graphbox.errors import NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.train.assignment import Assignment, make_trainer
+from graphbox.train.choosing.choose import CHOICES, Measured, Settled, settle, settled_earlier
+from graphbox.train.choosing.facts import facts_of
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.distillation import EarlierModels, earlier_models
 from graphbox.train.launch import TrainingOptions, TrainingPhase, job_of, launch
-from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
+from graphbox.train.loop import (
+    CHECKPOINT_INTERVAL_S,
+    AtOnce,
+    Outcome,
+    ProgressCallback,
+    StopCallback,
+    TrainProgress,
+    train,
+)
 from graphbox.train.memory import TrainingMemory, discard_table
+from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus, check_processes
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, load_trained, save_trained
+from graphbox.train.trainer import Trainer
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 from graphbox.train.warm_start import start_from as start_from_earlier
+
+T = TypeVar("T")
 
 
 def fit(
@@ -116,6 +131,12 @@ def fit(
         start_from,
         decided_hbm,
     )
+    if config.auto or config.tune is not None:
+        hooks = _Hooks(progress, stop, at_once)
+        chosen = _settled(graph, split, config, task, options, hooks)
+        # The run of the trial that won is that of the model: it is not trained again.
+        options = replace(options, resume=_take_over(chosen, config, options) or resume)
+        config = config.settled(chosen.settings)
     if processes > 1:
         check_processes(processes, config, task, name, options.memory)
         check_gpus(processes, device)
@@ -155,8 +176,7 @@ def fit_twice(
         split: the split of its task.
         options: of the trainings.
         train_once: trains a model, and writes its outcome and, of the second, what was trained into the
-        folder
-            of the run.
+            folder of the run.
     """
     file = options.run_folder / "trained" / options.name / "first.json"
     of_first = replace(options, start_from=None, phase=TrainingPhase("first"))
@@ -197,6 +217,59 @@ def fit_in_process(
 
     The first of two trainings ends with its outcome alone.
     """
+    name, run_folder = options.name, options.run_folder
+
+    def finish(trainer: Trainer, outcome: Outcome, place: TrainingMemory) -> TrainedModel | None:
+        if not processes.is_first:
+            return None
+        trained: TrainedModel | None = None
+        if not options.is_first:
+            with at_once():
+                trained = trainer.trained(name, GraphView(graph, split, "test"))
+        outcome = replace(outcome, places={**outcome.places, **place.table_places()})
+        if trained is not None:
+            save_trained(trained, graph, run_folder)
+        _write_outcome(outcome, options)
+        if trained is None:
+            return None
+        are_on_disk = any(table.path is not None for table in trainer.tables().values())
+        of_tables = trained.click is not None or trained.network is not None
+        return None if of_tables and are_on_disk else trained
+
+    hooks = _Hooks(progress, stop, at_once)
+    trained = _trained_in_process(
+        graph, split, config, task, options, trackers, hooks, processes, finish, run_folder
+    )
+    if trained is None and processes.is_first and not options.is_first:
+        return load_trained(run_folder, name)  # whose rows were those of the tables
+    return trained
+
+
+@dataclass(frozen=True)
+class _Hooks:
+    """Whom to tell of a training, and how it is stopped; see :func:`fit`."""
+
+    progress: ProgressCallback | None
+    stop: StopCallback | None
+    at_once: AtOnce
+
+
+def _trained_in_process(
+    graph: Graph,
+    split: Split | None,
+    config: ModelConfig,
+    task: TaskConfig | None,
+    options: TrainingOptions,
+    trackers: tuple[Tracker, ...],
+    hooks: _Hooks,
+    processes: TrainingProcesses,
+    finish: Callable[[Trainer, Outcome, TrainingMemory], T],
+    earlier_folder: Path,
+) -> T:
+    """Train a model and return what ``finish`` makes of its trainer, whose tables are there until then.
+
+    ``earlier_folder`` has the models that the section names as teachers, or for positions.
+    """
     name, run_folder, threads = options.name, options.run_folder, options.threads
     device = torch.device(options.device)
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
@@ -205,8 +278,7 @@ def fit_in_process(
     )
     if processes.is_first:
         place.clear()
-    earlier = earlier_models(config, name, run_folder)
-    trained: TrainedModel | None = None
+    earlier = earlier_models(config, name, earlier_folder)
     assignment = Assignment(
         name,
         view,
@@ -220,7 +292,7 @@ def fit_in_process(
         earlier=earlier,
     )
     with torch_threads(threads), computing_on(device, name, config):
-        with at_once():
+        with hooks.at_once():
             trainer = make_trainer(config, assignment)
         description = ModelDescription.of_trainer(trainer, config, task, options.seed, view)
         try:
@@ -232,9 +304,9 @@ def fit_in_process(
                     settings=_settings(config, split, options.seed, earlier, options.phase),
                     clock=assignment.clock,
                     trackers=trackers,
-                    progress=progress,
-                    stop=stop,
-                    at_once=at_once,
+                    progress=hooks.progress,
+                    stop=hooks.stop,
+                    at_once=hooks.at_once,
                     resume=options.resume,
                     threads=threads,
                     checkpoint_interval_s=options.checkpoint_interval_s,
@@ -253,28 +325,118 @@ def fit_in_process(
                         threads=threads,
                     ),
                 )
-                if not processes.is_first:
-                    return None
-                if not options.is_first:
-                    with at_once():
-                        trained = trainer.trained(name, GraphView(graph, split, "test"))
-            outcome = replace(outcome, places={**outcome.places, **place.table_places()})
-            if trained is not None:
-                save_trained(trained, graph, run_folder)
+                found = finish(trainer, outcome, place)
         finally:
             trainer.close()
             place.release()
             place.remove_folders()
-    are_on_disk = [table.path is not None for table in trainer.tables().values()]
     for table in trainer.tables().values():
         discard_table(table)
-    if trained is None:
-        _write_outcome(outcome, options)
-        return None
-    if (trained.click is not None or trained.network is not None) and any(are_on_disk):
-        trained = load_trained(run_folder, name)  # whose rows were those of the tables
-    _write_outcome(outcome, options)
-    return trained
+    return found
+
+
+def _settled(
+    graph: Graph,
+    split: Split | None,
+    config: ModelConfig,
+    task: TaskConfig | None,
+    options: TrainingOptions,
+    hooks: _Hooks,
+) -> Settled:
+    """Return what the data chooses of a section's settings, by trainings in this process where it has to."""
+    folder = options.run_folder / CHOICES / options.name
+    if not options.resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.start_from is not None:
+        before = settled_earlier(options.start_from.parents[1] / CHOICES / options.start_from.name)
+        settings = {} if before is None else before.settings
+        return Settled(settings, "as in the run that it starts from")
+    if config.tune is not None and (split is None or task is None):
+        raise UsageError(
+            "expected a task to measure settings on, received none",
+            where=f"models.{options.name}.tune",
+            hint="name a task of the run file, or leave `tune` out",
+        )
+    touched = getattr(config, "relations", ()) or getattr(config, "edge_types", ())
+    facts = facts_of(graph, split, touched, reads_edges=options.memory.topology is None)
+
+    def try_settings(section: ModelSection, place: Path, is_over: Callable[[], bool]) -> Measured:
+        of_trial = replace(options, run_folder=place, resume=True)
+        return _measured(graph, split, section, task, of_trial, _hooks_of_trial(hooks, place, is_over))
+
+    return settle(
+        config,
+        facts,
+        folder,
+        try_settings,
+        seed=options.seed,
+        compares=facts.validation > 0,
+    )
+
+
+def _hooks_of_trial(hooks: _Hooks, place: Path, is_over: Callable[[], bool]) -> _Hooks:
+    def show(at: TrainProgress) -> None:
+        if hooks.progress is not None:
+            hooks.progress(replace(at, model=f"{at.model}, {place.name.replace('-', ' ')}"))
+
+    return _Hooks(show, lambda: is_over() or (hooks.stop is not None and hooks.stop()), hooks.at_once)
+
+
+def _measured(
+    graph: Graph,
+    split: Split | None,
+    config: ModelSection,
+    task: TaskConfig | None,
+    options: TrainingOptions,
+    hooks: _Hooks,
+) -> Measured:
+    """Train on the training part alone and measure on the validation part."""
+    from graphbox.train.evaluate import evaluate_trained
+
+    def finish(trainer: Trainer, outcome: Outcome, _: TrainingMemory) -> Measured:
+        selection = trainer.selection
+        if selection is not None and outcome.best_value is not None:
+            metric, value = selection.metric.removeprefix("validation_"), outcome.best_value
+            cost = value if selection.smaller_is_better else -value
+            return Measured(metric, value, cost, outcome.epochs, outcome.best_epoch)
+        assert split is not None and task is not None  # noqa: S101, PT018 - without them nothing is compared
+        with hooks.at_once():
+            trained = trainer.trained(options.name, GraphView(graph, split, "validation"))
+            value = float(evaluate_trained(graph, split, task, trained, "validation")[task.deciding_metric])
+        return Measured(task.deciding_metric, value, -value, outcome.epochs, None)
+
+    learns = {"train_on": "train"} if config.sees_validation else {}
+    section = config.model_copy(update=learns)
+    earlier_folder = options.run_folder.parents[2]  # <run>/choices/<model>/<trial>
+    return _trained_in_process(graph, split, section, task, options, (), hooks, ALONE, finish, earlier_folder)
+
+
+def _take_over(chosen: Settled, config: ModelConfig, options: TrainingOptions) -> bool:
+    """Let the run of the trial that won be that of the model; return whether there is one.
+
+    A model that learns from the validation part as well is trained anew.
+    """
+    choices = options.run_folder / CHOICES / options.name
+    if chosen.trained is None or config.sees_validation:
+        for place in choices.glob("trial-*"):
+            shutil.rmtree(place)
+        return False
+    trial = choices / chosen.trained
+    checkpoints = options.run_folder / "checkpoints" / options.name
+    source = trial / "checkpoints" / options.name
+    if source.is_dir():
+        if checkpoints.exists():
+            shutil.rmtree(checkpoints)
+        MetricsLog(options.run_folder / "metrics.jsonl", options.name).take_over(trial / "metrics.jsonl")
+        checkpoints.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(checkpoints)
+        shutil.rmtree(trial)
+    return True
+
+
+def load_settled(run_folder: Path, name: str) -> Settled | None:
+    """Return the settings that the data chose for a model; None: it left none to choose."""
+    return settled_earlier(run_folder / CHOICES / name)
 
 
 def _write_outcome(outcome: Outcome, options: TrainingOptions) -> None:
@@ -313,9 +475,12 @@ def _settings(
 
 
 def _settings_text(config: ModelConfig) -> str:
-    """Return the settings as JSON, of which `validate_first` counts where it is set: it came later."""
+    """Return the settings as JSON, without those that say how the others were chosen.
+
+    `validate_first` counts where it is set: it came later.
+    """
     is_set = isinstance(config, LearntParts) and config.validate_first
-    return config.model_dump_json(exclude=None if is_set else {"validate_first"})
+    return config.model_dump_json(exclude={"auto", "tune"} | (set() if is_set else {"validate_first"}))
 
 
 @contextmanager

@@ -66,6 +66,7 @@ class Outcome:
         places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
         started_from: what it took over from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
             has it; None: it started anew.
+        best_value: the figure that was best then.
         validation: figures of the validation part of the state that it ended in, by their names in the log;
             of a model that was trained twice those of the first training. Empty: nothing was measured.
         first: of a model that was trained twice the epochs, steps and seconds of the first training.
@@ -78,6 +79,7 @@ class Outcome:
     devices: Sequence[str] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     started_from: Mapping[str, Any] | None = None
+    best_value: float | None = None
     validation: Mapping[str, float] = field(default_factory=dict)
     first: Mapping[str, Any] | None = None
 
@@ -277,6 +279,7 @@ class _Loop:
             at.devices,
             places,
             at.started_from,
+            at.best_value,
             at.validation,
         )
 

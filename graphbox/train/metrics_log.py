@@ -42,6 +42,16 @@ class MetricsLog:
             with write_atomically(self._path) as stream:
                 stream.writelines(kept)
 
+    def take_over(self, other: Path) -> None:
+        """Replace the points of the model by those of another file; without that file they stay."""
+        if not other.exists():
+            return
+        self.rewind(0)
+        with self._path.open("ab") as stream:
+            stream.write(
+                b"".join(each for each in other.read_bytes().splitlines(keepends=True) if _model_of(each))
+            )
+
     def add(self, step: int, epoch: int, time_s: float, values: Mapping[str, float]) -> None:
         """Append a point.
 

@@ -70,3 +70,49 @@ def test_no_word_is_broken(width: int) -> None:
     assert words.count("0.973") == 2
     assert words.count("5,535") == 2
     assert "impressions" not in words
+
+
+def test_settings_that_were_chosen_are_told_with_what_was_tried() -> None:
+    trials = [
+        {
+            "settings": {
+                "layer": layer,
+                "layers": layers,
+                "embeddings": [],
+                "layer_options": {"dropout": 0.5},
+            },
+            "value": value,
+            "cost": None if value is None else -value,
+            "state": state,
+            "seconds": 12.0,
+        }
+        for layer, layers, value, state in (
+            ("appnp", 10, 0.816, "measured"),
+            ("sage", 2, 0.851, "measured"),
+            ("gcn2", 2, None, "refused"),
+        )
+    ]
+    chosen = {
+        "settings": trials[1]["settings"],
+        "why": "best accuracy of 2: search",
+        "metric": "accuracy",
+        "trials": trials,
+    }
+    outcome = {"stage_seconds": {}, "epochs": 3, "chosen": chosen}
+    console = Console(file=StringIO(), width=120)
+    print_results({"training": {"net": outcome}}, console)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert (
+        "net was trained with layer sage, layers 2, embeddings [], layer_options {dropout 0.5}: best" in text
+    )
+    lines = [line.split() for line in text.splitlines()]
+    rows = [line for line in lines if line and line[0] in {"0.816", "0.851", "refused"}]
+    assert [row[0] for row in rows] == ["0.851", "0.816", "refused"]  # the best first
+    assert " ".join(rows[0]).endswith("layer sage, layers 2")  # what trials share is not repeated
+    console = Console(file=StringIO(), width=120)
+    print_results(
+        {"training": {"net": {**outcome, "chosen": {**chosen, "settings": {}, "trials": []}}}}, console
+    )
+    assert isinstance(console.file, StringIO)
+    assert "was trained with" not in console.file.getvalue()

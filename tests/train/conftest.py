@@ -181,7 +181,9 @@ def network_config() -> GraphNetworkConfig:
 
 @pytest.fixture(scope="session")
 def pretrained_config(sage_config: SageConfig, skip_gram_config: Metapath2VecConfig) -> SageConfig:
-    settings = skip_gram_config.model_dump(exclude={"kind", "task", "start_from", "dim", "epochs"})
+    settings = skip_gram_config.model_dump(
+        exclude={"kind", "task", "start_from", "auto", "tune", "dim", "epochs"}
+    )
     return sage_config.model_copy(update={"pretrain": SkipGramSection(**settings, epochs=1)})
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from graphbox.config.choices import Choices, Interval
 from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
@@ -40,6 +42,14 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dim": (8, 16, 32),
+        "dropout": Interval(0.0, 0.6),
+        "row_dropout": Interval(0.0, 0.4),
+        "row_decay": Interval(1e-4, 0.1, logarithmic=True),
+        "learning_rate": Interval(5e-4, 0.01, logarithmic=True),
+        "table_learning_rate": Interval(0.01, 0.2, logarithmic=True),
+    }
 
     task: Name
     """Task of kind `click` that the model is trained and evaluated on."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.choices import Choices, Interval
 from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
@@ -27,6 +28,14 @@ class KnowledgeGraphSection(LearntParts, ModelSection, LearningRateSchedule):
     }
     DIVIDES: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dim": (100, 200, 400),
+        "regularization": Interval(1e-3, 0.3, logarithmic=True),
+        "learning_rate": Interval(0.03, 0.5, logarithmic=True),
+        "dropout": Interval(0.0, 0.5),
+        "batch_size": (128, 256, 512),
+        "epochs": (10, 20, 40),
+    }
 
     task: Name
     """Task of kind `complete` that the model is trained and evaluated on."""

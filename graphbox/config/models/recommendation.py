@@ -7,11 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.models.distillation import RankingDistillationSection
 from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
+
+_TEMPERATURES = (0.1, 0.15, 0.22, 0.32)
+_COMPARED_EPOCHS = 5
+"""Epochs of a comparison: on MovieLens-100k temperatures ranked as after 30."""
+_COMPARED_EDGES = 5_000_000
+"""Edges up to which temperatures are compared."""
 
 NotNegative = Annotated[float, Field(ge=0.0)]
 
@@ -22,6 +29,14 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
     TEACHES: ClassVar[tuple[str, ...]] = ("recommend",)
     WARM_STARTS: ClassVar[bool] = True
+    CHOSEN: ClassVar[tuple[str, ...]] = ("temperature",)
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "temperature": Interval(0.05, 0.3, logarithmic=True),
+        "popularity": Interval(0.0, 1.0),
+        "epochs": (15, 30, 60, 120),
+        "learning_rate": Interval(0.005, 0.05, logarithmic=True),
+        "popularity_exponent": Interval(0.0, 1.0),
+    }
 
     task: Name
     """Task of kind `recommend` that the model is trained and evaluated on."""
@@ -33,8 +48,8 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     """Softmax over all candidates, estimated from those drawn; or each answer against one drawn candidate:
     `bpr` (Rendle et al., UAI 2009), `hinge`, `nce` (Gutmann and Hyvärinen, AISTATS 2010), `sigmoid`."""
     temperature: PositiveFloat | None = None
-    """What cosines are divided by to become logits: about 0.1 where nodes have many answers, 0.2 where they
-    have few. When absent the mean number of answers decides."""
+    """What cosines are divided by to become logits. When absent some are compared on the validation part;
+    where that is empty, or the graph large, the mean number of answers decides."""
     popularity: NotNegative = 0.5
     """A candidate's logit has the logarithm of its in-degree, times this, in training and in ranking."""
     candidates: PositiveInt = 4096
@@ -60,6 +75,15 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     validate_every: PositiveInt = 5
     """Epochs between measurements on the validation part."""
 
+    def suggestions(self, facts: DataFacts) -> tuple[Candidate, ...]:
+        """See :meth:`ModelSection.suggestions`: temperatures, which a few epochs tell apart."""
+        if self.distil is not None or not facts.validation or facts.edges > _COMPARED_EDGES:
+            return ()
+        epochs = {"epochs": min(self.epochs, _COMPARED_EPOCHS), "validate_every": _COMPARED_EPOCHS}
+        return tuple(
+            Candidate({"temperature": each}, f"temperature {each}", epochs) for each in _TEMPERATURES
+        )
+
 
 class LightGCNConfig(RecommendationSection):
     """Rows smoothed over the graph of queries and candidates, nothing else (He et al., SIGIR 2020)."""
@@ -69,6 +93,8 @@ class LightGCNConfig(RecommendationSection):
         "with `layer: lightgcn` and `num_neighbors` draws some of them",
         "tables": "each batch smooths the rows of all nodes",
     }
+
+    SPACE: ClassVar[Mapping[str, Choices]] = {**RecommendationSection.SPACE, "layers": (1, 2, 3)}
 
     kind: Literal["lightgcn"]
     """Kind of model."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.choices import Choices, Interval
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
@@ -26,6 +27,15 @@ class SageConfig(ModelSection, LearningRateSchedule):
     WARM_STARTS: ClassVar[bool] = True
     READS_KNOWN_LINKS: ClassVar[bool] = True
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder",)
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dim": (32, 64, 128),
+        "epochs": (10, 20, 40),
+        "own_row_dropout": Interval(0.0, 0.8),
+        "holdout_fraction": Interval(0.1, 0.6),
+        "popularity_exponent": Interval(0.0, 1.0),
+        "learning_rate": Interval(0.001, 0.02, logarithmic=True),
+        "table_learning_rate": Interval(0.005, 0.1, logarithmic=True),
+    }
 
     kind: Literal["sage"]
     """Kind of model."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Self
 
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+
+from graphbox.config.choices import Candidate, Choices, DataFacts, Duration
 from graphbox.config.section import Name, Section, StartFrom
 
 
@@ -54,6 +59,13 @@ class ModelSection(Section):
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {}
     """Settings with which the tables cannot have a budget, and why."""
 
+    CHOSEN: ClassVar[tuple[str, ...]] = ()
+    """Settings that :meth:`suggestions` chooses by the data where the run file leaves them out."""
+
+    SPACE: ClassVar[Mapping[str, Choices]] = {}
+    """Settings that `tune` searches where the run file leaves them out, and their values; none: models of the
+    kind are not tuned."""
+
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
     sees the whole graph and is not evaluated."""
@@ -64,6 +76,68 @@ class ModelSection(Section):
     trained the model is taken; either with `/MODEL` for a model of another name; or the folder of a model's
     checkpoints, which begins with `/`, `./` or `../`. The run has a model of the same kind and size, of the
     same task and seed. Rows are matched by original ids; nodes that came since get new ones."""
+    auto: tuple[str, ...] | None = None
+    """Settings that are chosen before the training, by the data and on the validation part. Default: those
+    that the run file leaves out, of the ones that the kind can choose, or with `tune` of the ones that it can
+    search. `[]`: none, so that all defaults count as they are here."""
+    tune: Duration | None = None
+    """Time for a search of the settings in `auto` on the validation part, like `10min`; the model is what the
+    best ones made. Without it only a few settings that suit the data are compared."""
+
+    @model_validator(mode="after")
+    def _check_auto(self) -> Self:
+        if self.auto is None:
+            # Frozen for others: what was left out is known here alone, and a dumped section has it.
+            object.__setattr__(
+                self, "auto", self.left_out(self.model_fields_set, tuned=self.tune is not None)
+            )
+        known = {*self.CHOSEN, *(self.SPACE if self.tune is not None else ())}
+        for name in self.auto or ():
+            if name not in known:
+                raise PydanticCustomError(
+                    "auto",
+                    "expected settings that can be chosen, received `{name}`",
+                    {"name": name, "hint": f"these can: {', '.join(sorted(known)) or 'none'}"},
+                )
+        if self.tune is not None and not self.SPACE:
+            raise PydanticCustomError(
+                "tune",
+                "expected a kind of model with settings to search, received `{kind}`",
+                {"kind": self.kind, "hint": "leave `tune` out"},
+            )
+        return self
+
+    @classmethod
+    def left_out(cls, given: Collection[str], *, tuned: bool) -> tuple[str, ...]:
+        """Return the settings to choose: those that a run file leaves out.
+
+        Args:
+            given: keys that the run file has.
+            tuned: whether it asks for a search.
+        """
+        searched = cls.SPACE if tuned else ()
+        return tuple(name for name in dict.fromkeys([*cls.CHOSEN, *searched]) if name not in given)
+
+    def suggestions(self, facts: DataFacts) -> tuple[Candidate, ...]:  # noqa: ARG002
+        """Return settings that suit the data, the first where they are not compared; none: the defaults.
+
+        Each is about settings of `CHOSEN` alone; those that `auto` lacks keep their values.
+
+        Args:
+            facts: what is known of the data.
+        """
+        return ()
+
+    def settled(self, settings: Mapping[str, Any]) -> Self:
+        """Return the section with chosen settings, of those in `auto`; nothing is left to choose.
+
+        Raises:
+            pydantic.ValidationError: a setting is not valid.
+        """
+        chosen = {name: value for name, value in settings.items() if name in (self.auto or ())}
+        values = self.model_dump(mode="json", exclude={"tune"})
+        # In JSON mode lists stand for tuples; chosen settings may come from a file.
+        return type(self).model_validate_json(json.dumps({**values, **chosen, "auto": []}))
 
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.choices import Choices, Interval
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, PositiveFloat, PositiveInt
@@ -24,6 +25,13 @@ class TemporalConfig(ModelSection, OptimizationSection):
     }
     WARM_STARTS: ClassVar[bool] = True
     READS_KNOWN_LINKS: ClassVar[bool] = True
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "recent": (16, 32, 64),
+        "dim": (32, 64, 128),
+        "dropout": Interval(0.0, 0.4),
+        "learning_rate": Interval(5e-4, 0.01, logarithmic=True),
+        "epochs": (1, 3, 6),
+    }
 
     kind: Literal["temporal"]
     """Kind of model."""

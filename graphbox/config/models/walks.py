@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, PositiveFloat, PositiveInt, Section
 
@@ -14,6 +16,14 @@ Exponent = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 _LOCK_FREE: Mapping[str, str] = {"lock_free": "threads that do not wait for each other change any row"}
+
+
+_ROW_SPACE: Mapping[str, Choices] = {
+    "learning_rate": Interval(0.02, 0.4, logarithmic=True),
+    "negative_exponent": Interval(0.0, 1.0),
+    "negative_weight": Interval(1.0, 10.0, logarithmic=True),
+}
+"""What `tune` searches of all walks."""
 
 
 class _LearntInPlace(ModelSection):
@@ -72,6 +82,13 @@ class Metapath2VecConfig(_LearntInPlace, SkipGramSection):
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "tables")
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = _LOCK_FREE
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        **_ROW_SPACE,
+        "dim": (32, 64, 128),
+        "epochs": (5, 10, 20, 40),
+        "walk_length": (4, 8, 16),
+        "window": (1, 2, 4),
+    }
 
     kind: Literal["metapath2vec"]
     """Kind of model."""
@@ -99,10 +116,30 @@ class OneTypeSection(_LearntInPlace, NegativeSamplingSection):
     """Learning rate of the embedding tables (row-wise Adagrad)."""
 
 
+_VISITS_OF_EDGE = 200
+"""Chosen on block models with hubs (``benchmarks/walk_passes.py``; 2,000 nodes of mean degree 64), which no
+table of results has: micro-F1 of 20 classes, half of the nodes known, was .73, .85, .92 and .95 after 2, 4, 8
+and 16 passes."""
+_LEAST_BATCHES = 3_000
+"""As many as the default passes give on 2,400 nodes."""
+_LEAST_EPOCHS, _MOST_EPOCHS = 4, 64
+_MOST_STEPS = 200_000_000
+"""Steps of walks beyond which passes are not added: minutes on one core."""
+
+
 class DeepWalkConfig(OneTypeSection):
     """Skip-gram with negative samples over uniform walks (Perozzi et al., KDD 2014)."""
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "tables")
+    CHOSEN: ClassVar[tuple[str, ...]] = ("epochs",)
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        **_ROW_SPACE,
+        "dim": (64, 128, 256),
+        "epochs": (1, 2, 4, 8, 16),
+        "walk_length": (20, 40, 80),
+        "window": (3, 5, 10),
+        "context_share": (0.0, 1.0),
+    }
 
     kind: Literal["deepwalk"]
     """Kind of model."""
@@ -126,14 +163,37 @@ class DeepWalkConfig(OneTypeSection):
     learning_rate: PositiveFloat = 0.05
     """Learning rate of the embedding tables (row-wise Adagrad); 0.1 for a single epoch."""
     epochs: PositiveInt = 4
-    """Passes over all start nodes, each with walks of its own. The first does most; on large graphs one may
-    be enough."""
+    """Passes over all start nodes, each with walks of its own. When absent the graph decides: dense graphs
+    and those of few nodes get more than 4. The first does most; on large graphs one may be enough."""
     batch_size: PositiveInt = 32
     """Walks in a batch."""
+
+    def suggestions(self, facts: DataFacts) -> tuple[Candidate, ...]:
+        """See :meth:`ModelSection.suggestions`.
+
+        A pair of nodes with an edge is learnt as often as walks pass the edge, so that a dense graph takes
+        more passes, up to ``_MOST_STEPS`` steps in all; and rows move as often as there are batches.
+        """
+        steps_per_pass = max(1, facts.nodes * self.walks_per_node * self.walk_length)
+        by_edges = math.ceil(_VISITS_OF_EDGE * 2 * facts.pairs / steps_per_pass)
+        by_batches = math.ceil(_LEAST_BATCHES * self.batch_size / max(1, facts.nodes * self.walks_per_node))
+        affordable = max(_LEAST_EPOCHS, _MOST_STEPS // steps_per_pass)
+        epochs = min(max(by_edges, by_batches, _LEAST_EPOCHS), _MOST_EPOCHS, affordable)
+        if epochs == by_edges:
+            why = f"walks pass each edge {_VISITS_OF_EDGE} times"
+        else:
+            why = f"at least {_LEAST_BATCHES:,} batches" if epochs == by_batches else "the usual passes"
+        return (Candidate({"epochs": epochs}, why),)
 
 
 class Node2VecConfig(DeepWalkConfig):
     """Skip-gram with negative samples over walks that look back (Grover and Leskovec, KDD 2016)."""
+
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        **DeepWalkConfig.SPACE,
+        "p": Interval(0.25, 4.0, logarithmic=True),
+        "q": Interval(0.25, 4.0, logarithmic=True),
+    }
 
     kind: Literal["node2vec"]  # type: ignore[assignment]
     """Kind of model."""
@@ -148,6 +208,12 @@ class LineConfig(OneTypeSection):
 
     IN_MEMORY: ClassVar[Mapping[str, str]] = {
         "topology": "an epoch takes all edges in a random order, about 24 bytes each"
+    }
+
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        **_ROW_SPACE,
+        "dim": (64, 128, 256),
+        "epochs": (10, 20, 40, 80),
     }
 
     kind: Literal["line"]

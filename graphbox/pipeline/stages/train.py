@@ -19,6 +19,7 @@ def _run(context: StageContext) -> StageResult:
 
     from graphbox.device import chosen_device, lacks_for_cuda
     from graphbox.train import fit, load_outcome
+    from graphbox.train.fit import load_settled
     from graphbox.train.plan import check_room
     from graphbox.train.plan.decisions import place_trainings
     from graphbox.train.tracking.trackers import open_trackers
@@ -62,6 +63,9 @@ def _run(context: StageContext) -> StageResult:
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     for name, place in places.items():
         report[name]["placement"] = place.as_dict()
+        chosen = load_settled(context.run_path, name)
+        if chosen is not None:
+            report[name]["chosen"] = asdict(chosen)
     return StageResult(
         f"trained {', '.join(config.models)}", {"models": list(config.models)}, {"training": report}
     )

@@ -7,12 +7,13 @@ those that ``benchmarks/plan_training.py`` compares plans with.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
-from graphbox.config import ModelSection, RunConfig, model_kind
+from graphbox.config import DataFacts, ModelSection, RunConfig, model_kind
 from graphbox.graph.schema import EdgeType
 from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, RANKED_ROWS
@@ -157,12 +158,46 @@ class Footprint(ABC, Generic[SectionT_co]):
 def footprint_of(model: ModelSection, counts: GraphCounts, run: RunConfig) -> Footprint[ModelSection] | None:
     """Return the footprint of a model; None: its kind has none.
 
+    Of settings that the data will choose it is the footprint of those that take the most memory.
+
     Args:
         model: the model's section of the run file.
         counts: sizes of the graph.
         run: the run file.
     """
-    return model_kind(model.kind).footprint(model, counts, run)
+    kind = model_kind(model.kind)
+    found = [kind.footprint(each, counts, run) for each in _possible(model, counts)]
+    return max((each for each in found if each is not None), key=_host_bytes, default=None)
+
+
+def _possible(model: ModelSection, counts: GraphCounts) -> list[ModelSection]:
+    """Return the sections that may be trained where the data chooses settings."""
+    if not model.auto:
+        return [model]
+    types = {end for edge_type in counts.edges for end in (edge_type[0], edge_type[2])}
+    facts = DataFacts(
+        nodes=sum(counts.nodes.get(name, 0) for name in types),
+        edges=sum(counts.edges.values()),
+        pairs=sum(counts.edges.values()),
+        node_types=len(types),
+        features=True,
+        labels=1,
+        validation=sum(counts.nodes.values()),
+    )
+    found = [model.settled(each.settings) for each in model.suggestions(facts)]
+    if model.tune is not None:  # sizes are lists of numbers
+        largest = {
+            name: max(values)
+            for name, values in model.SPACE.items()
+            if isinstance(values, tuple) and all(isinstance(each, int) for each in values)
+        }
+        found += [each.settled(largest) for each in (model, *found)]
+    return found or [model]
+
+
+def _host_bytes(footprint: Footprint[ModelSection]) -> float:
+    demand = footprint.demand()
+    return math.inf if demand is None else sum(asdict(demand).values())
 
 
 def part_of_batches(model: ModelSection, processes: int) -> ModelSection:

@@ -12,6 +12,7 @@ from graphbox.device import chosen_device
 from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
 from graphbox.train.assignment import Assignment, make_trainer
+from graphbox.train.choosing.facts import facts_of
 from graphbox.train.view import GraphView
 
 
@@ -47,6 +48,9 @@ def embed(
         GraphboxError: the loss is no longer a finite number.
     """
     view = GraphView(graph, None)
+    touched = () if isinstance(config, Metapath2VecConfig) else config.edge_types
+    for first in config.suggestions(facts_of(graph, None, touched))[:1]:
+        config = config.settled(first.settings)
     assignment = Assignment(config.kind, view, None, None, seed, threads, device=chosen_device(device))
     trainer = make_trainer(config, assignment)
     for epoch in range(trainer.epochs):

@@ -1984,6 +1984,8 @@ export interface components {
     /**
      * RunReport
      * @description Measurements of a run. ``metrics`` and ``baselines``: task, then model, then metric.
+     *
+     *     ``training``: by model; its ``chosen`` has the settings that the data chose, and each trial.
      */
     RunReport: {
       /**
@@ -2048,6 +2050,13 @@ export interface components {
         [key: string]: {
           [key: string]: string;
         };
+      };
+      /**
+       * Training
+       * @default {}
+       */
+      training: {
+        [key: string]: unknown;
       };
     };
     /**

@@ -1,0 +1,387 @@
+"""Settings that the data chooses: facts, suggestions, trials, the search, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.config import (
+    ClassifyTaskConfig,
+    DataFacts,
+    DeepWalkConfig,
+    GraphNetworkConfig,
+    Interval,
+    model_kinds,
+)
+from graphbox.errors import FormatError, InterruptedRunError, UsageError
+from graphbox.graph import Graph
+from graphbox.train import fit, load_outcome, make_split
+from graphbox.train.choosing.choose import Measured, settle
+from graphbox.train.choosing.facts import facts_of
+from graphbox.train.choosing.proposals import propose
+from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
+from graphbox.train.fit import load_settled
+
+FACTS = DataFacts(100, 300, 300, features=True, labels=30, validation=60, classes=3)
+NETWORK = GraphNetworkConfig(kind="gnn", task="topic")
+
+
+def cost_of(settings: dict[str, Any]) -> float:
+    """Return a cost with one minimum, at a dropout of 0.3 and a weight decay of 0.001."""
+    decay = np.log10(settings.get("weight_decay", 5e-4)) + 3.0
+    return float((settings.get("dropout", 0.5) - 0.3) ** 2 + 0.1 * decay**2)
+
+
+class Bench:
+    """Trains nothing: measures settings by a function, and leaves a file as a training leaves checkpoints."""
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._dies_at = dies_at
+
+    def __call__(self, section: GraphNetworkConfig, place: Path, is_over: Callable[[], bool]) -> Measured:
+        assert section.auto == ()
+        assert section.tune is None
+        self.asked.append(section.model_dump(mode="json"))
+        place.mkdir(exist_ok=True)
+        (place / "state").write_text(str(section.dropout))
+        if len(self.asked) - 1 == self._dies_at:
+            raise InterruptedRunError("stopped on request")
+        if section.layer == "gat":
+            raise UsageError("no such layer here")
+        cost = cost_of({"dropout": section.dropout, "weight_decay": section.weight_decay})
+        return Measured("accuracy", 1.0 - cost, cost, 3, 2)
+
+
+def found(folder: Path, bench: Bench, config: GraphNetworkConfig = NETWORK, facts: DataFacts = FACTS) -> Any:
+    return settle(config, facts, folder, bench, seed=0, compares=facts.validation > 0)
+
+
+class TestSettle:
+    def test_the_best_suggestion_wins_and_keeps_what_it_trained(self, tmp_path: Path) -> None:
+        settled = found(tmp_path, Bench())
+        costs = [trial["cost"] for trial in settled.trials]
+        assert len(costs) == len(NETWORK.suggestions(FACTS)) > 1
+        assert settled.settings == settled.trials[int(np.argmin(costs))]["settings"]
+        assert settled.trained == f"trial-{int(np.argmin(costs))}"
+        assert [each.name for each in tmp_path.glob("trial-*")] == [settled.trained]
+        assert NETWORK.settled(settled.settings).auto == ()
+
+    def test_what_was_settled_is_not_tried_again(self, tmp_path: Path) -> None:
+        first = found(tmp_path, Bench())
+        again = Bench()
+        assert found(tmp_path, again) == first
+        assert again.asked == []
+
+    def test_a_setting_of_the_run_file_stays(self, tmp_path: Path) -> None:
+        config = GraphNetworkConfig(kind="gnn", task="topic", layers=3, dropout=0.25)
+        bench = Bench()
+        settled = found(tmp_path, bench, config)
+        assert {(each["layers"], each["dropout"]) for each in bench.asked} == {(3, 0.25)}
+        assert not {"layers", "dropout"} & set(settled.settings)
+
+    def test_without_a_validation_part_the_first_suggestion_is_taken(self, tmp_path: Path) -> None:
+        facts = DataFacts(100, 300, 300, features=True, labels=30, classes=3, homophily=0.2)
+        bench = Bench()
+        settled = found(tmp_path, bench, facts=facts)
+        assert bench.asked == []
+        assert settled.settings == NETWORK.suggestions(facts)[0].settings
+        assert NETWORK.settled(settled.settings).layer == "sage"
+
+    def test_stopped_in_a_trial_it_continues_there(self, tmp_path: Path) -> None:
+        whole = found(tmp_path / "whole", Bench())
+        folder = tmp_path / "stopped"
+        with pytest.raises(InterruptedRunError):
+            found(folder, Bench(dies_at=1))
+        assert (folder / "trial-1" / "state").exists()  # to resume from
+        rest = Bench()
+        settled = found(folder, rest)
+        assert len(rest.asked) == len(whole.trials) - 1
+        assert settled.settings == whole.settings
+
+    def test_all_refused_raises_the_first_reason(self, tmp_path: Path) -> None:
+        def refuse(*_: Any) -> Measured:
+            raise UsageError("expected words, received none", where="features")
+
+        with pytest.raises(UsageError, match="expected words") as caught:
+            found(tmp_path, refuse)  # type: ignore[arg-type]
+        assert caught.value.where == "features"
+
+
+class TestSearch:
+    CONFIG = GraphNetworkConfig(kind="gnn", task="topic", tune="0.6s")  # type: ignore[arg-type]
+
+    def test_it_finds_better_settings_than_are_suggested(self, tmp_path: Path) -> None:
+        settled = found(tmp_path, Bench(), self.CONFIG)
+        suggested = [each["cost"] for each in settled.trials if each["source"] == "suggested"]
+        searched = [each for each in settled.trials if each["source"] == "search"]
+        assert len(searched) > 5
+        assert min(each["cost"] for each in searched if each["cost"] is not None) < min(suggested)
+        assert settled.settings["epochs"] == suggestion(self.CONFIG)["epochs"]  # as suggested
+        assert len({json.dumps(each["settings"], sort_keys=True) for each in settled.trials}) == len(
+            settled.trials
+        )
+
+    def test_proposals_are_a_function_of_seed_and_trials(self) -> None:
+        space = {"dropout": Interval(0.0, 0.8), "weight_decay": Interval(1e-5, 0.1, logarithmic=True)}
+        defaults = {"dropout": 0.5, "weight_decay": 5e-4}
+
+        def searched(count: int, seed: int, before: int = 0) -> list[SettingsTrial]:
+            trials: list[SettingsTrial] = [] if not before else searched(before, seed)
+            while len(trials) < count:
+                settings = propose(space, trials, defaults, seed)
+                assert settings is not None
+                assert 0.0 <= settings["dropout"] <= 0.8
+                cost = cost_of(settings)
+                trials.append(SettingsTrial(settings, "search", "", "measured", "a", -cost, cost))
+            return trials
+
+        whole = searched(25, 3)
+        assert searched(25, 3, before=9) == whole
+        assert searched(25, 4) != whole
+        best = min(trial.cost or 0.0 for trial in whole)
+        random = np.random.default_rng(0)
+        guessed = [
+            min(
+                cost_of({"dropout": 0.8 * random.random(), "weight_decay": 10 ** (-5 + 4 * random.random())})
+                for _ in range(8)
+            )
+            for _ in range(100)
+        ]
+        assert best < np.median(guessed)
+
+    def test_a_small_space_runs_out(self) -> None:
+        space = {"layers": (1, 2)}
+        trials = [
+            SettingsTrial({"layers": value}, "search", "", "measured", "a", 0.5, 0.5) for value in (1, 2)
+        ]
+        assert propose(space, trials, {"layers": 2}, 0) is None
+
+
+def suggestion(config: GraphNetworkConfig) -> dict[str, Any]:
+    return dict(config.suggestions(FACTS)[0].settings)
+
+
+class TestLog:
+    TRIAL = SettingsTrial({"dropout": 0.5}, "suggested", "it may suit", "measured", "accuracy", 0.5, -0.5)
+
+    def test_a_line_that_was_cut_off_is_dropped(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.jsonl"
+        log = SettingsTrialLog(path)
+        log.add(self.TRIAL)
+        with path.open("ab") as stream:
+            stream.write(b'{"settings":{"dropout":')
+        again = SettingsTrialLog(path)
+        assert list(again) == [self.TRIAL]
+        other = SettingsTrial({"dropout": 0.1}, "search", "", "stopped", seconds=2.0)
+        again.add(other)
+        assert list(SettingsTrialLog(path)) == [self.TRIAL, other]
+        assert SettingsTrialLog(path).best == self.TRIAL
+        assert SettingsTrialLog(path).seconds == 2.0
+
+    def test_another_line_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "trials.jsonl"
+        path.write_text('{"recipe": 1}\n')
+        with pytest.raises(FormatError, match="a line for each trial"):
+            SettingsTrialLog(path)
+
+
+class TestFacts:
+    def test_counts_and_homophily_are_those_of_a_plain_loop(
+        self, graph: Graph, classify_task: ClassifyTaskConfig
+    ) -> None:
+        split = make_split(graph, classify_task, 0)
+        facts = facts_of(graph, split)
+        own = [each for each in graph.edge_types if not graph.is_reverse(each)]
+        pairs, edges, same, known = set(), 0, 0, 0
+        train = set(split.nodes("train").tolist())  # type: ignore[attr-defined]
+        labels = split.labels  # type: ignore[attr-defined]
+        for edge_type in own:
+            for source, target in zip(*(each.tolist() for each in graph.csc(edge_type).coo()), strict=True):
+                edges += 1
+                ends = ((edge_type[0], source), (edge_type[2], target))
+                if ends[0] != ends[1]:
+                    pairs.add(frozenset(ends))
+                if edge_type[0] == edge_type[2] == "item" and source != target and {source, target} <= train:
+                    known += 1
+                    same += labels[source] == labels[target]
+        assert (facts.edges, facts.pairs) == (edges, len(pairs))
+        assert facts.labels == len(train)
+        assert facts.homophily is not None
+        assert facts.homophily == pytest.approx(same / known)
+
+    def test_no_label_that_is_held_out_is_read(self, graph: Graph, classify_task: ClassifyTaskConfig) -> None:
+        split = make_split(graph, classify_task, 0)
+        other = split.labels.copy()  # type: ignore[attr-defined]
+        held_out = split.nodes("validation", "test")  # type: ignore[attr-defined]
+        other[held_out] = (other[held_out] + 1) % 3
+        changed = type(split)(**{**vars(split), "labels": other})
+        assert facts_of(graph, changed) == facts_of(graph, split)
+
+
+class TestWalks:
+    CONFIG = DeepWalkConfig(kind="deepwalk")
+
+    def epochs(self, nodes: int, pairs: int) -> int:
+        (found,) = self.CONFIG.suggestions(DataFacts(nodes, pairs, pairs))
+        return int(found.settings["epochs"])
+
+    def test_dense_and_small_graphs_get_more_passes(self) -> None:
+        assert self.epochs(2_405, 12_761) == 4
+        assert self.epochs(10_312, 333_983) == 17
+        assert self.epochs(300, 1_000) == 32
+        assert self.epochs(1_000_000, 50_000_000) == 4  # beyond minutes
+
+    def test_a_number_of_the_run_file_stays(self) -> None:
+        config = DeepWalkConfig(kind="deepwalk", epochs=2)
+        assert config.auto == ()
+        (found,) = config.suggestions(DataFacts(300, 1_000, 1_000))
+        assert config.settled(found.settings).epochs == 2
+
+
+class TestSections:
+    @pytest.mark.parametrize("kind", sorted(model_kinds()))
+    def test_settings_of_all_kinds_are_keys_of_their_sections(self, kind: str) -> None:
+        section = model_kinds()[kind].section
+        for name in (*section.CHOSEN, *section.SPACE):
+            assert name in section.model_fields
+        values = {
+            name: each.low if isinstance(each, Interval) else each[0] for name, each in section.SPACE.items()
+        }
+        given = {"kind": kind, "task": "t", "metapaths": [[["a", "b", "c"]]], "model": "m:C", "tune": "1min"}
+        given = {key: value for key, value in given.items() if key in section.model_fields}
+        if not section.SPACE:
+            with pytest.raises(ValueError, match="settings to search"):
+                section.model_validate_json(json.dumps(given))
+            return
+        made = section.model_validate_json(json.dumps(given))
+        assert made.tune == 60.0
+        assert set(made.auto or ()) == {*section.CHOSEN, *section.SPACE}
+        settled = made.settled(values)
+        assert {name: getattr(settled, name) for name in values} == values
+        assert section.model_validate_json(made.model_dump_json()) == made  # what was left out is kept
+
+    def test_a_layer_of_the_run_file_is_not_compared(self) -> None:
+        for given in ({"layer": "gcn"}, {"num_neighbors": (4, 4)}):
+            assert GraphNetworkConfig(kind="gnn", task="topic", **given).auto == ()  # type: ignore[arg-type]
+
+    def test_auto_names_settings_that_can_be_chosen(self) -> None:
+        with pytest.raises(ValueError, match="received `batch_size`"):
+            GraphNetworkConfig(kind="gnn", task="topic", auto=("batch_size",))
+
+
+class TestFit:
+    def fit(self, graph: Graph, task: ClassifyTaskConfig, folder: Path, **options: Any) -> Any:
+        config = GraphNetworkConfig(
+            kind="gnn", task="topic", dim=8, layers=2, epochs=4, features={"item": ("size", "kept")}
+        )
+        task = task.model_copy(update={"validation_fraction": 0.5})
+        split = make_split(graph, task, 0)
+        settings = {"config": config, "seed": 3, "threads": 1, "name": "net", **options}
+        return fit(graph, split, task=task, run_folder=folder, **settings)
+
+    def test_the_winner_is_not_trained_again(
+        self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path
+    ) -> None:
+        seen: list[str] = []
+        trained = self.fit(graph, classify_task, tmp_path, progress=lambda at: seen.append(at.model))
+        settled = load_settled(tmp_path, "net")
+        assert settled is not None
+        assert {each.partition(", ")[0] for each in seen} == {"net"}
+        assert {each.partition(", ")[2] for each in seen} == {"trial 0", "trial 1"}
+        assert [trial["epochs"] for trial in settled.trials] == [4, 4]
+        best = max(settled.trials, key=lambda each: each["value"])
+        assert settled.settings == best["settings"]
+        assert load_outcome(tmp_path, "net").best_value == best["value"]
+        points = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        assert max(each["values"].get("validation_accuracy", 0.0) for each in points) == best["value"]
+        # The same settings by hand give the same model.
+        config = trained.network.config
+        assert config.auto == ()
+        by_hand = self.fit(graph, classify_task, tmp_path / "by_hand", config=config)
+        np.testing.assert_array_equal(by_hand.logits, trained.logits)
+
+    def test_killed_in_any_trial_it_ends_the_same(
+        self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path
+    ) -> None:
+        whole = self.fit(graph, classify_task, tmp_path / "whole")
+        folder = tmp_path / "killed"
+        for entered in (1, 2):  # in the first trial, then in the second one
+            code = _SCRIPT.format(graph=graph.path, folder=folder, entered=entered)
+            ended = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False)
+            assert ended.returncode == -signal.SIGKILL
+            assert load_settled(folder, "net") is None
+        resumed = self.fit(graph, classify_task, folder, resume=True)
+        np.testing.assert_array_equal(resumed.logits, whole.logits)
+        before, after = (load_settled(each, "net") for each in (tmp_path / "whole", folder))
+        assert before is not None
+        assert after is not None
+        assert before.settings == after.settings
+        assert [each["value"] for each in before.trials] == [each["value"] for each in after.trials]
+        assert (
+            asdict(load_outcome(folder, "net"))["best_value"]
+            == load_outcome(tmp_path / "whole", "net").best_value
+        )
+
+    def test_a_search_needs_a_task(self, graph: Graph, tmp_path: Path) -> None:
+        config = DeepWalkConfig(kind="deepwalk", tune=60.0)
+        with pytest.raises(UsageError, match="expected a task") as caught:
+            fit(graph, None, name="walk", config=config, task=None, run_folder=tmp_path, seed=0)
+        assert caught.value.where == "models.walk.tune"
+
+    def test_a_search_of_walks_is_measured_on_the_validation_part(
+        self, graph: Graph, classify_task: ClassifyTaskConfig, tmp_path: Path
+    ) -> None:
+        config = DeepWalkConfig(
+            kind="deepwalk", task="topic", dim=8, walks_per_node=2, walk_length=8, tune=12.0
+        )
+        self.fit(graph, classify_task, tmp_path, config=config)
+        settled = load_settled(tmp_path, "net")
+        assert settled is not None
+        assert settled.metric == classify_task.deciding_metric
+        measured = [each for each in settled.trials if each["state"] == "measured"]
+        assert {each["source"] for each in measured} == {"suggested", "search"}
+        assert max(each["value"] for each in measured) == next(
+            each["value"] for each in measured if each["settings"] == settled.settings
+        )
+
+
+_SCRIPT = """
+import os, signal
+from pathlib import Path
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig
+from graphbox.graph import Graph
+from graphbox.train import fit, make_split
+from graphbox.train.network.classify import GraphNetworkTrainer
+left = {entered}
+measured = GraphNetworkTrainer.measured
+def last(self):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return measured(self)
+GraphNetworkTrainer.measured = last
+graph = Graph.open("{graph}")
+task = ClassifyTaskConfig(
+    kind="classify", node_type="item", label="topic", group=("item", "part_of", "group"),
+    validation_fraction=0.5,
+)
+config = GraphNetworkConfig(
+    kind="gnn", task="topic", dim=8, layers=2, epochs=4, features={{"item": ("size", "kept")}}
+)
+fit(
+    graph, make_split(graph, task, 0), name="net", config=config, task=task, run_folder=Path("{folder}"),
+    seed=3, threads=1, resume=True, checkpoint_interval_s=0.0,
+)
+"""
