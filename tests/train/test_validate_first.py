@@ -40,7 +40,7 @@ def split(shop: Graph, items: RecommendTaskConfig) -> Split:
 
 
 def light(**settings: Any) -> LightGCNConfig:
-    sizes = {"dim": 8, "epochs": 4, "batch_size": 32, "candidates": 32, "validate_every": 2}
+    sizes = {"dim": 8, "epochs": 4, "batch_size": 32, "candidates": 32, "validate_every": 2, "auto": ()}
     return LightGCNConfig.model_validate({"kind": "lightgcn", "task": "items", **sizes, **settings})
 
 
