@@ -91,10 +91,15 @@ def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None
 
 
 def _print_training(training: Mapping[str, Any], console: Console) -> None:
-    """Print where the time of each training went."""
-    stages = list(dict.fromkeys(stage for outcome in training.values() for stage in outcome["stage_seconds"]))
-    rows = []
+    """Print where the time of each training went; of a model that was trained twice, of both."""
+    trainings: dict[str, Mapping[str, Any]] = {}
     for name, outcome in training.items():
+        if outcome.get("first"):
+            trainings[f"{name}:first"] = outcome["first"]
+        trainings[name] = outcome
+    stages = list(dict.fromkeys(stage for each in trainings.values() for stage in each["stage_seconds"]))
+    rows = []
+    for name, outcome in trainings.items():
         seconds = outcome["stage_seconds"]
         total = sum(seconds.values()) or 1.0
         shares = (f"{100 * seconds.get(stage, 0.0) / total:.0f} %" for stage in stages)

@@ -53,6 +53,20 @@ def test_notes_and_baselines_that_did_not_run_stand_under_their_task() -> None:
     assert "left out" not in second
 
 
+def test_both_trainings_of_a_model_have_their_time() -> None:
+    console = Console(file=StringIO(), width=120)
+    first = {"epochs": 7, "steps": 70, "stage_seconds": {"compute": 3.0, "other": 1.0}}
+    outcome = {"epochs": 5, "stage_seconds": {"compute": 2.0, "other": 2.0}, "first": first}
+    print_results({"training": {"lg": outcome, "mf": {**outcome, "first": None}}}, console)
+    assert isinstance(console.file, StringIO)
+    rows = [line.split() for line in console.file.getvalue().splitlines() if line.startswith(("lg", "mf"))]
+    assert rows == [
+        ["lg:first", "7", "4.0", "s", "75", "%", "25", "%"],
+        ["lg", "5", "4.0", "s", "50", "%", "50", "%"],
+        ["mf", "5", "4.0", "s", "50", "%", "50", "%"],
+    ]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_no_word_is_broken(width: int) -> None:
     console = Console(file=StringIO(), width=width)

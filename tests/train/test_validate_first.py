@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from graphbox.config import CompleteTaskConfig, ComplExConfig, LightGCNConfig, RecommendTaskConfig
+from graphbox.config import (
+    CompleteTaskConfig,
+    ComplExConfig,
+    LightGCNConfig,
+    MatrixFactorizationConfig,
+    RecommendTaskConfig,
+)
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph
 from graphbox.train import CompleteSplit, RecommendSplit, TrainedModel, fit, load_outcome, make_split
@@ -153,3 +159,21 @@ def test_notes_say_what_differs(split: Split, items: RecommendTaskConfig) -> Non
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         light(**settings)
+
+
+def test_several_processes_train_twice_as_one_does(
+    shop: Graph, split: Split, items: RecommendTaskConfig, tmp_path: Path
+) -> None:
+    sizes = {"dim": 8, "epochs": 2, "batch_size": 64, "candidates": 32, "validate_every": 2}
+    config = MatrixFactorizationConfig.model_validate(
+        {"kind": "matrix_factorization", "task": "items", **sizes, **BOTH}
+    )
+    one = trained(shop, split, items, config, tmp_path / "one")
+    two = trained(shop, split, items, config, tmp_path / "two", processes=2)
+    for alone, divided in zip(vectors(one), vectors(two), strict=True):
+        np.testing.assert_allclose(divided, alone, atol=0.02)
+    outcomes = [load_outcome(tmp_path / name, "model") for name in ("one", "two")]
+    assert outcomes[1].validation == pytest.approx(outcomes[0].validation, abs=0.05)
+    assert outcomes[0].first is not None
+    assert outcomes[1].first is not None
+    assert outcomes[1].first["steps"] == outcomes[0].first["steps"]
