@@ -92,6 +92,18 @@ def _events(nodes: int, generator: np.random.Generator) -> Mapping[str, Table]:
     }
 
 
+def _histories(nodes: int, generator: np.random.Generator) -> Mapping[str, Table]:
+    """Return users, a quarter as many items, and eight times as many events between them."""
+    count = _EDGES_PER_NODE * nodes
+    return {
+        "events": {
+            "source": generator.integers(0, nodes, count),
+            "target": generator.integers(0, nodes // 4, count),
+            "time": np.arange(count),
+        },
+    }
+
+
 def _log(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
     """Return rows with a user, a place, a price and three things seen before; a fifth are clicked."""
     offsets = pa.array(np.arange(0, 3 * rows + 1, 3), pa.int32())
@@ -123,6 +135,29 @@ WORLDS: Mapping[str, World] = {
             },
             "class": {"kind": "classify", "node_type": "node", "label": "label"},
             "told": {"kind": "predict_links", "node_type": "node", "relations": ["links"], "baselines": []},
+        },
+    ),
+    "histories": World(
+        _histories,
+        {
+            "nodes": {"user": {}, "item": {}},
+            "edges": [
+                {
+                    "type": ["user", "buys", "item"],
+                    "path": "events.parquet",
+                    "timestamp": "time",
+                    "keep_duplicates": True,
+                }
+            ],
+        },
+        {
+            "following": {
+                "kind": "next",
+                "node_type": "user",
+                "target_type": "item",
+                "relations": ["buys"],
+                "baselines": [],
+            }
         },
     ),
     "triples": World(
@@ -247,6 +282,8 @@ CASES: Mapping[str, Case] = {
         "triples", {"kind": "complex", "task": "links", "epochs": 1, "batch_size": 512, "dim": 64}
     ),
     "transe": Case("triples", {"kind": "transe", "task": "links", "epochs": 1, "batch_size": 512, "dim": 64}),
+    "sasrec": Case("histories", {"kind": "sasrec", "task": "following", "epochs": 1}),
+    "gru4rec": Case("histories", {"kind": "gru4rec", "task": "following", "epochs": 1}),
     "temporal": Case("events", {"kind": "temporal", "task": "bought", "epochs": 1}, 2),
     "deepfm": Case("log", {"kind": "deepfm", **_CLICK}, 4),
     "dcn": Case("log", {"kind": "dcn", **_CLICK}, 4),

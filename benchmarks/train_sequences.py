@@ -69,7 +69,7 @@ class PlainLoop:
         )
         self.network.load_state_dict(trainer.network.state_dict())
         rows = trainer.item_rows().clone()
-        self.rows = nn.Embedding(*rows.shape, _weight=rows)
+        self.rows = nn.Embedding(rows.shape[0], rows.shape[1], _weight=rows)
         self._optimizer = torch.optim.Adam(
             [
                 {"params": self.network.parameters(), "lr": config.learning_rate},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphbox.config import GRU4RecConfig, SequenceSection
+from graphbox.config import GRU4RecConfig, SASRecConfig, SequenceSection
 from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.footprint import (
     MEGABYTE,
@@ -14,8 +14,10 @@ from graphbox.train.plan.footprint import (
 )
 from graphbox.train.plan.placement import DataPart
 
-_EVENT_NUMBERS = 16.0
-"""Vectors of an event that a layer keeps for its gradient, and those gradients, about."""
+_BLOCK_VECTORS = 16.0
+"""Vectors of an event that a block of attention keeps for its gradient, and those gradients, about."""
+_UNIT_NUMBERS = 8.0
+"""Numbers of an event that a recurrent unit keeps, likewise."""
 
 
 class SequenceFootprint(Footprint[SequenceSection]):
@@ -77,12 +79,10 @@ class SequenceFootprint(Footprint[SequenceSection]):
     def _batch_numbers(self) -> float:
         """Return the numbers of a batch: rows, what layers keep of events, and logits with their gradient."""
         model, events = self.model, self._batch_events()
-        width = float(model.dim)
+        kept = 0.0
         if isinstance(model, GRU4RecConfig):
-            width += 4.0 * model.hidden
-        layers = getattr(model, "layers", 1)
-        return (
-            VECTOR_COPIES * model.dim * self._batch_rows()
-            + _EVENT_NUMBERS * width * layers * events
-            + 4.0 * events * self._candidates()
-        )
+            kept = VECTOR_COPIES * model.dim + _UNIT_NUMBERS * model.hidden
+        elif isinstance(model, SASRecConfig):
+            kept = _BLOCK_VECTORS * model.dim * model.layers
+        logits = 2.0 * events * self._candidates()
+        return VECTOR_COPIES * model.dim * self._batch_rows() + kept * events + logits
