@@ -112,6 +112,7 @@ export const finishedRun: RunDetail = {
   stages,
   config,
   report: {
+    training: {},
     metrics: {
       section: { skipgram: { accuracy: 0.757, macro_f1: 0.579, nodes: 12_353 } },
       companion: { sage: ranking(0.351, 0.249, 0.262, 0.812, 0.03) },
@@ -175,6 +176,7 @@ export const runningRun: RunDetail = {
   ],
   config,
   report: {
+    training: {},
     metrics: {},
     baselines: {},
     baselines_left_out: {},

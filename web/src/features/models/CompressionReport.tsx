@@ -146,8 +146,7 @@ function SearchFacts({ report }: { report: Compression }) {
   const format = useFormat();
   const refused = report.tried.filter(({ state }) => state === "refused").length;
   const beyond = report.tried.filter(({ exceeds }) => exceeds.length > 0).length;
-  const hasRelativeLatency =
-    report.bounds.p50_ratio !== null || report.bounds.p99_ratio !== null;
+  const hasRelativeLatency = report.bounds.p50_ratio !== null || report.bounds.p99_ratio !== null;
   return (
     <Facts
       facts={[

@@ -49,7 +49,9 @@ describe("the compression of a model", () => {
     expect(within(table).queryByRole("link", { name: "3" })).toBeNull(); // it was removed
     expect(screen.getByText("--max-size 13 MB")).toBeInTheDocument();
     expect(screen.getByText("--max-p50 100%")).toBeInTheDocument();
-    expect(screen.getByText(/^A latency in percent is relative to the original/)).toBeInTheDocument();
+    expect(
+      screen.getByText(/^A latency in percent is relative to the original/),
+    ).toBeInTheDocument();
     expect(screen.getByText(compression.command)).toBeInTheDocument();
     expect(
       screen.getByRole("img", { name: /^Scatter chart of size and recall@20 of 4 models/ }),

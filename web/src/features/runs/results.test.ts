@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { taskResults } from "./results";
 
 const report = {
+  training: {},
   metrics: {
     companion: {
       sage: {
