@@ -238,7 +238,7 @@ class Case:
 
 
 _SHORT_WALKS = {"walks_per_node": 4, "walk_length": 10, "window": 2, "epochs": 1}
-_RANKED = {"task": "next", "epochs": 1, "batch_size": 8192, "candidates": 512}
+_RANKED = {"task": "next", "epochs": 1, "batch_size": 8192, "candidates": 512, "temperature": 0.2}
 _LINKS = {"holdout_fraction": 0.02, "negatives": 64}
 _CLICK = {"task": "click", "epochs": 1, "batch_size": 8192}
 
@@ -256,7 +256,10 @@ CASES: Mapping[str, Case] = {
         {"kind": "sage", "task": "next", "epochs": 1, "holdout_fraction": 0.02, "batch_size": 1024},
     ),
     "pinsage": Case("links", {"kind": "pinsage", "task": "next", "epochs": 2, "holdout_fraction": 0.02}),
-    "gnn": Case("links", {"kind": "gnn", "task": "class", "epochs": 2}),
+    "gnn": Case("links", {"kind": "gnn", "task": "class", "layer": "sage", "epochs": 2}),
+    "gnn_propagation": Case(
+        "links", {"kind": "gnn", "task": "class", "layer": "appnp", "layers": 10, "epochs": 2}
+    ),
     "gnn_sampled": Case(
         "links",
         {
