@@ -108,6 +108,18 @@ describe("a finished run", () => {
     expect(companion).toHaveTextContent("sage: validation recall@20 0.347");
   });
 
+  it("says which settings the data chose, and what they were compared with", async () => {
+    renderApp(FINISHED);
+    const name = "Settings of network, chosen by the data";
+    const panel = await screen.findByRole("region", { name });
+    expect(panel).toHaveTextContent("the best of 2 on the validation part");
+    const rows = within(within(panel).getByRole("table", { name })).getAllByRole("row");
+    expect(rows.slice(1).map((row) => row.textContent)).toEqual([
+      "2layer appnp, layers 100.77106.1s",
+      "1layer sage, layers 20.74204.2s",
+    ]);
+  });
+
   it("has a table for the popularity of what is to be found", async () => {
     renderApp(FINISHED);
     const table = await screen.findByRole("table", {
