@@ -19,6 +19,12 @@ GRAPHBOX_INLINE void add_centroid(const ClusterArrays& arrays, std::int64_t row,
   }
 }
 
+GRAPHBOX_INLINE void prefetch_clusters(const ClusterArrays& arrays, std::span<const std::int64_t> index) {
+  for (const std::int64_t row : index) {
+    prefetch(arrays.clusters + row);
+  }
+}
+
 GRAPHBOX_CLONES
 void add_centroids_of(const ClusterArrays& arrays, std::span<const std::int64_t> index, std::size_t dim,
                       const RowOutput& out) {
@@ -76,7 +82,8 @@ std::uint64_t ClusteredRows::bytes() const {
 }
 
 void ClusteredRows::take(std::span<const std::int64_t> index, const RowOutput& out) const {
-  if (found_.are_all) {
+  // One table is decoded faster by itself: results are still in the second cache when centroids are added.
+  if (found_.tables.size() > 1) {
     return take_found(*this, found_, index, out);
   }
   for (std::size_t start = 0; start < index.size(); start += kRowsTogether) {
@@ -84,6 +91,7 @@ void ClusteredRows::take(std::span<const std::int64_t> index, const RowOutput& o
     const RowOutput own = out.places == nullptr
                               ? RowOutput{out.values + start * out.stride, out.stride}
                               : RowOutput{out.values, out.stride, out.places + start};
+    prefetch_clusters(arrays_, part);
     rest_->take(part, own);
     add_centroids_of(arrays_, part, dim(), own);
   }
