@@ -33,7 +33,8 @@ def facts_of(
         edge_types: those that the model reads; none means all.
         reads_edges: read edges, up to some millions; else they are only counted.
     """
-    own = [each for each in edge_types or graph.edge_types if not graph.is_reverse(each)]
+    there = graph.edge_types  # of others the trainer says that they are not
+    own = [each for each in edge_types or there if each in there and not graph.is_reverse(each)]
     joined = dict.fromkeys(end for each in own for end in (each[0], each[2]))
     nodes = sum(graph.num_nodes(name) - len(graph.removed_nodes(name)) for name in joined)
     edges = sum(graph.num_edges(each) for each in own)

@@ -30,6 +30,10 @@ _MESSAGE_BYTES = {
 }
 """Bytes that a layer keeps for each edge and number of a vector until it has its gradient, beyond what `sage`
 does."""
+_PROPAGATION = ("appnp", "lightgcn")
+"""Layers that keep no vectors for gradients on the CPU: steps are linear, and sums there have no messages."""
+_STEP_BYTES = 50.0
+"""Of each edge in a step of these: its weights, and which of them are left out."""
 _EDGE_BYTES = 140.0
 """Of each edge while a graph is sampled in memory, both directions together."""
 _STORED_EDGE_BYTES = 16.0
@@ -94,8 +98,10 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
         messages = _MESSAGE_BYTES[model.layer] * model.dim * model.layers
         if model.num_neighbors is None:
             # Vectors before and after each layer with their gradients, and the edges in both directions.
-            numbers = (60.0 + 28.0 * model.layers) * (0.75 if scores else 1.0)
-            by_edge = 200.0 + 90.0 * model.layers + messages
+            layers, by_edge = model.layers, 200.0 + 90.0 * model.layers + messages
+            if model.layer in _PROPAGATION:
+                layers, by_edge = min(layers, 2), 200.0 + _STEP_BYTES * layers
+            numbers = (60.0 + 28.0 * layers) * (0.75 if scores else 1.0)
             return Demand(55 * MEGABYTE + features + scores + numbers * model.dim * nodes, by_edge * edges)
         drawn, met = self._drawn(nodes)
         batches = 70.0 * model.dim * met + messages * min(drawn, edges)
