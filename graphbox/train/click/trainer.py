@@ -249,7 +249,7 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         """Return the features that are read, and how."""
         return {
             "features": [f"{field.name} ({field.kind})" for field in self._fields.fields],
-            "crosses": [" x ".join(cross) for cross in getattr(self._config, "crosses", ())],
+            "crosses": [" x ".join(cross) for cross in self._config.combinations],
             "knots": [str(self._config.knots)],
         }
 
