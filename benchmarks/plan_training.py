@@ -107,6 +107,21 @@ def _log(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
     }
 
 
+def _visits(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
+    """Return rows with a place and twenty places seen before; a fifth are clicked."""
+    names = np.array([f"p{each}" for each in range(200)])
+    offsets = pa.array(np.arange(0, 20 * rows + 1, 20), pa.int32())
+    return {
+        "rows": {
+            "place": names[generator.integers(0, 200, rows)],
+            "places": pa.ListArray.from_arrays(
+                offsets, pa.array(names[generator.integers(0, 200, 20 * rows)])
+            ),
+            "clicked": generator.random(rows) < 0.2,
+        }
+    }
+
+
 WORLDS: Mapping[str, World] = {
     "links": World(
         _links,
@@ -184,6 +199,20 @@ WORLDS: Mapping[str, World] = {
         },
         {"click": {"kind": "click", "node_type": "row", "label": "clicked", "baselines": ["prior"]}},
     ),
+    "visits": World(
+        _visits,
+        {
+            "nodes": {
+                "row": {
+                    "path": "rows.parquet",
+                    "id": None,
+                    "features": {"place": "categorical", "places": "slots", "clicked": "boolean"},
+                }
+            },
+            "edges": [],
+        },
+        {"click": {"kind": "click", "node_type": "row", "label": "clicked", "baselines": ["prior"]}},
+    ),
 }
 
 
@@ -251,6 +280,18 @@ CASES: Mapping[str, Case] = {
     "deepfm": Case("log", {"kind": "deepfm", **_CLICK}, 4),
     "dcn": Case("log", {"kind": "dcn", **_CLICK}, 4),
     "wide_and_deep": Case("log", {"kind": "wide_and_deep", "crosses": [["user", "place"]], **_CLICK}, 4),
+    "din": Case(
+        "visits",
+        {
+            "kind": "din",
+            "interests": [{"history": "places", "target": "place"}],
+            "window": 20,
+            "task": "click",
+            "epochs": 1,
+            "batch_size": 512,
+        },
+        4,
+    ),
 }
 
 

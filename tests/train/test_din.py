@@ -27,7 +27,7 @@ from graphbox.workspace import Workspace
 from tests.server.server_process import start_process
 
 ROWS, ITEMS = 4000, 30
-FEATURES = {
+FEATURES: dict[str, Any] = {
     "clicked": "boolean",
     "item": "categorical",
     "shop": "integer",
@@ -230,6 +230,31 @@ def test_features_that_are_no_interests_are_told(
 def test_interests_that_contradict_each_other_are_refused(interests: list[Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         section(interests=interests)
+
+
+def test_histories_that_name_things_otherwise_are_refused(tmp_path: Path) -> None:
+    """A category of digits is an integer, a text of digits in a typed list is none."""
+    table = log_table(600)
+    table["item"] = [each[1:] for each in table["item"]]
+    table["items"] = [[each[1:] for each in events] for events in table["items"]]
+    for name, events in (
+        ("texts", table["items"]),
+        ("integers", [list(map(int, e)) for e in table["items"]]),
+    ):
+        nodes = NodeSource(pa.table({**table, "items": events}), id=None, features=FEATURES)
+        import_graph(GraphSource("log", {"row": nodes}, ()), tmp_path / name)
+        graph = Graph.open(tmp_path / name)
+        split = make_split(graph, TASK, 0)
+        assert isinstance(split, ClickSplit)
+        assignment = Assignment("model", GraphView(graph, split), split, TASK, seed=3, threads=1)
+        trainer = make_trainer(section(interests=INTERESTS[:1]), assignment)
+        trainer.open_epoch(0)  # type: ignore[attr-defined]
+        if name == "integers":
+            trainer.draw(0, 0)  # type: ignore[attr-defined]
+        else:
+            with pytest.raises(UsageError, match="expected a history `items` of what `item` names"):
+                trainer.draw(0, 0)  # type: ignore[attr-defined]
+        trainer.close()
 
 
 def test_histories_of_one_target_have_vectors_in_common(graph: Graph) -> None:
