@@ -230,8 +230,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({"graphbox": __version__, "seeds": options.seeds, "figures": found}))
         return
-    for name, each in found.items():
-        means = {key: statistics.fmean(one[key] for one in each) for key in ("auc", "log_loss")}
+    for name, of_seeds in found.items():
+        means = {key: statistics.fmean(each[key] for each in of_seeds) for key in ("auc", "log_loss")}
         print(f"{name:>20}: AUC {means['auc']:.4f}, log loss {means['log_loss']:.4f}")
 
 

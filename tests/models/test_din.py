@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,11 @@ from torch.nn import functional
 
 from graphbox import _core
 from graphbox.fields import Field, Lists, NumberScale
+from graphbox.fields.rows import FieldKind
 from graphbox.graph.columns import Column
 from graphbox.models.click_fields import ClickFields, FieldBatch
 from graphbox.models.click_network import ClickShape
-from graphbox.models.din import DIN, AttentionUnit
+from graphbox.models.din import DIN
 from graphbox.table import EmbeddingTable, salted_keys
 from tests.models.test_click_fields import categories
 
@@ -46,6 +48,7 @@ FIELDS = ClickFields(
         Field("price", "number"),
     )
 )
+NO_NUMBERS = NumberScale(np.zeros(0), np.zeros(0), np.zeros((0, 0)), 0.5)
 COLUMNS = {"seen": slots(HISTORIES), "item": categories(*TARGETS), "price": Column("number", PRICES)}
 
 
@@ -92,11 +95,11 @@ def test_a_thing_has_one_key_as_category_as_integer_and_in_slots() -> None:
         "integer": Column("integer", numbers),
         "seen": Column("slots", numbers, None, np.arange(4)),
     }
-    kinds = ("categorical", "integer", "slots")
+    kinds: tuple[FieldKind, ...] = ("categorical", "integer", "slots")
     shared = [Field(name, kind, None, None, "x") for name, kind in zip(columns, kinds, strict=True)]
     fields = ClickFields(shared)
     assert fields.num_dense == 0  # an integer that names a thing is no number
-    keys = fields.batch(fields.prepare(columns), NumberScale(*np.zeros((3, 0)), 0.5)).keys.view(3, 3)
+    keys = fields.batch(fields.prepare(columns), NO_NUMBERS).keys.view(3, 3)
     assert keys[0].tolist() == keys[1].tolist() == keys[2].tolist() == salted_keys(numbers, "x").tolist()
 
 
@@ -112,7 +115,7 @@ def network(window: int = WINDOW) -> DIN:
     return DIN(shape, {"fields": table}, interests=(("seen", "item"),), attention=(7, 3))
 
 
-def weigh(unit: AttentionUnit, event: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def weigh(unit: Any, event: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Return the weight of one event, by the formula of the paper."""
     found = torch.cat([event, target, event - target, event * target])
     for place in range(0, len(unit.layers) - 1, 2):
@@ -120,7 +123,8 @@ def weigh(unit: AttentionUnit, event: torch.Tensor, target: torch.Tensor) -> tor
         found = functional.linear(found, linear.weight, linear.bias)
         found = torch.where(found > 0, found, slope.weight * found)
     last = unit.layers[-1]
-    return functional.linear(found, last.weight, last.bias)[0]
+    weight: torch.Tensor = functional.linear(found, last.weight, last.bias)[0]
+    return weight
 
 
 def reference(model: DIN, given: FieldBatch) -> torch.Tensor:
@@ -205,5 +209,5 @@ def test_a_missing_target_has_a_key_of_its_own() -> None:
     fields = ClickFields((Field("item", "categorical", None, None, "item"),))
     column = Column("categorical", np.array([0, -1], np.int32), pa.array(["a"], pa.large_string()))
     rows = fields.prepare({"item": column})
-    first, missing = fields.batch(rows, NumberScale(*np.zeros((3, 0)), 0.5)).keys.tolist()
+    first, missing = fields.batch(rows, NO_NUMBERS).keys.tolist()
     assert first == key("a") != missing
