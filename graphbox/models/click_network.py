@@ -91,6 +91,14 @@ class ClickNetwork(nn.Module, ABC):
         """Return the keys that :meth:`fetch` looks up, by table."""
         return {"fields": batch.keys.numpy()}
 
+    def decayed(self, vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the vectors of a batch that are kept short: float32 [rows, fields, dim].
+
+        Args:
+            vectors: what :meth:`fetch` returned.
+        """
+        return vectors["fields"]
+
     @abstractmethod
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
         """Return the logits of rows: float32 [rows].

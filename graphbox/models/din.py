@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward
+from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
 from graphbox.table import EmbeddingTable
 
 
@@ -45,15 +45,25 @@ class DIN(ClickNetwork):
 
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
         """Return the logits of rows: float32 [rows]."""
-        fields = self._kept(vectors["fields"])
-        found = [fields[:, bags.start : bags.stop].flatten(1) for bags in self._others]
-        for unit, bags, target in zip(self.units, self._histories, self._targets, strict=True):
-            events = fields[:, bags.start : bags.stop]
-            found.append((unit(events, fields[:, target]) * events).sum(dim=1))
-        if numbers.shape[1]:
-            found.append(numbers)
-        logits: Tensor = self.bias + self.head(self.deep(torch.cat(found, dim=1))).squeeze(1)
+        bags = self._kept(vectors["fields"])  # each event by itself, as one that was never learnt is missing
+        found = [self._without_events(bags)]
+        for unit, history, target in zip(self.units, self._histories, self._targets, strict=True):
+            events = bags[:, history.start : history.stop]
+            found.append((unit(events, bags[:, target]) * events).sum(dim=1, keepdim=True))
+        inputs = side_by_side(torch.cat(found, dim=1), numbers)
+        logits: Tensor = self.bias + self.head(self.deep(inputs)).squeeze(1)
         return logits
+
+    def decayed(self, vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the vectors that are no events: float32 [rows, fields, dim].
+
+        A row has many events; decayed with each, their rows would be shorter than those of other values by
+        how often they are in histories.
+        """
+        return self._without_events(vectors["fields"])
+
+    def _without_events(self, bags: Tensor) -> Tensor:
+        return torch.cat([bags[:, each.start : each.stop] for each in self._others], dim=1)
 
 
 class AttentionUnit(nn.Module):

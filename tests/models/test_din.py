@@ -196,6 +196,12 @@ def test_a_longer_window_and_unknown_events_change_nothing() -> None:
         assert found[3] != expected[3]
 
 
+def test_vectors_of_events_are_not_decayed() -> None:
+    model, given = network(), batch()
+    vectors = model.fetch(given)
+    torch.testing.assert_close(model.decayed(vectors), vectors["fields"][:, WINDOW:])
+
+
 def test_no_rows_have_no_logits() -> None:
     model, given = network(), batch()
     empty = FieldBatch(

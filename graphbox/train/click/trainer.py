@@ -151,7 +151,8 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         logits = self.network(vectors, fields.numbers)
         loss = functional.binary_cross_entropy_with_logits(logits, labels)
         if self._config.row_decay:
-            loss = loss + self._config.row_decay * vectors["fields"].square().sum() / max(len(labels), 1)
+            squares = self.network.decayed(vectors).square().sum()
+            loss = loss + self._config.row_decay * squares / max(len(labels), 1)
         assert self._batches is not None  # noqa: S101 - drawn from
         count = self._batches.size_of(batch)
         return self._processes.share(loss, len(labels), count), count
