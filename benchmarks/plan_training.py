@@ -109,14 +109,13 @@ def _log(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
 
 def _visits(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
     """Return rows with a place and twenty places seen before; a fifth are clicked."""
-    names = np.array([f"p{each}" for each in range(200)])
+    names = pa.array([f"p{each}" for each in range(200)])
     offsets = pa.array(np.arange(0, 20 * rows + 1, 20), pa.int32())
+    place, before = (pa.array(generator.integers(0, 200, count)) for count in (rows, 20 * rows))
     return {
         "rows": {
-            "place": names[generator.integers(0, 200, rows)],
-            "places": pa.ListArray.from_arrays(
-                offsets, pa.array(names[generator.integers(0, 200, 20 * rows)])
-            ),
+            "place": names.take(place),
+            "places": pa.ListArray.from_arrays(offsets, names.take(before)),
             "clicked": generator.random(rows) < 0.2,
         }
     }
