@@ -119,6 +119,20 @@ def _log(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
     }
 
 
+def _visits(rows: int, generator: np.random.Generator) -> Mapping[str, Table]:
+    """Return rows with a place and twenty places seen before; a fifth are clicked."""
+    names = pa.array([f"p{each}" for each in range(200)])
+    offsets = pa.array(np.arange(0, 20 * rows + 1, 20), pa.int32())
+    place, before = (pa.array(generator.integers(0, 200, count)) for count in (rows, 20 * rows))
+    return {
+        "rows": {
+            "place": names.take(place),
+            "places": pa.ListArray.from_arrays(offsets, names.take(before)),
+            "clicked": generator.random(rows) < 0.2,
+        }
+    }
+
+
 WORLDS: Mapping[str, World] = {
     "links": World(
         _links,
@@ -219,6 +233,20 @@ WORLDS: Mapping[str, World] = {
         },
         {"click": {"kind": "click", "node_type": "row", "label": "clicked", "baselines": ["prior"]}},
     ),
+    "visits": World(
+        _visits,
+        {
+            "nodes": {
+                "row": {
+                    "path": "rows.parquet",
+                    "id": None,
+                    "features": {"place": "categorical", "places": "slots", "clicked": "boolean"},
+                }
+            },
+            "edges": [],
+        },
+        {"click": {"kind": "click", "node_type": "row", "label": "clicked", "baselines": ["prior"]}},
+    ),
 }
 
 
@@ -291,6 +319,18 @@ CASES: Mapping[str, Case] = {
     "deepfm": Case("log", {"kind": "deepfm", **_CLICK}, 4),
     "dcn": Case("log", {"kind": "dcn", **_CLICK}, 4),
     "wide_and_deep": Case("log", {"kind": "wide_and_deep", "crosses": [["user", "place"]], **_CLICK}, 4),
+    "din": Case(
+        "visits",
+        {
+            "kind": "din",
+            "interests": [{"history": "places", "target": "place"}],
+            "window": 20,
+            "task": "click",
+            "epochs": 1,
+            "batch_size": 512,
+        },
+        4,
+    ),
 }
 
 

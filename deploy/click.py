@@ -60,9 +60,15 @@ class DeployedClick(DeployedModel):
     def __init__(self, artifact: Artifact, form: FieldsForm, main: Choice) -> None:
         super().__init__(artifact, main, None)
         self.form = form
-        self.fields = Fields([Field(each.name, each.kind, each.dim) for each in form.fields], form.crosses)
+        self.fields = Fields(
+            [Field(each.name, each.kind, each.dim, each.window, each.items) for each in form.fields],
+            form.crosses,
+        )
         self._scale = _scale_of(form)
-        self._names = tuple(each.name for each in form.fields if each.kind != "vector")
+        bags = self.fields.bags
+        self._names = tuple(bags)
+        self._first_bags = np.array([each.start for each in bags.values()], np.int64)
+        self._num_bags = sum(map(len, bags.values()))
         self._tables = {
             name: _KeyedRows(artifact.table(name), spec, ascending_keys(artifact, name))
             for name, spec in form.tables.items()
@@ -142,9 +148,16 @@ class DeployedClick(DeployedModel):
             feeds[self.form.numbers] = rows.numbers
         unseen = np.ones((len(rows), len(self._names)), bool)
         for table in self._tables.values():
-            feeds[table.input], missing = table.sums(rows)
-            unseen &= missing[:, : len(self._names)]
+            feeds[table.input], asked, found = table.sums(rows)
+            unseen &= self._by_field(asked) & ~self._by_field(found)
         return feeds, unseen
+
+    def _by_field(self, of_bags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return whether it is so of any bag of each field: bool [n, fields]."""
+        by_field: npt.NDArray[np.bool_] = np.logical_or.reduceat(
+            of_bags[:, : self._num_bags], self._first_bags, axis=1
+        )
+        return by_field
 
     def warm_up(self) -> None:
         """Do now what the first request would wait for: read the keys, run once."""
@@ -206,8 +219,10 @@ class _KeyedRows:
         self._has_crosses = spec.crosses
         self._keys = keys
 
-    def sums(self, rows: FieldRows) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Return the sums of weighted rows, float32 [n, fields, dim], and where no row was found."""
+    def sums(
+        self, rows: FieldRows
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return the sums of weighted rows, float32 [n, bags, dim], which have a key, and which a row."""
         keys, offsets, weights = rows.keys, rows.offsets, rows.weights
         if self._has_crosses:
             crosses = rows.crosses.ravel()
@@ -223,7 +238,8 @@ class _KeyedRows:
         shape = (-1, len(rows))
         return (
             np.ascontiguousarray(sums.reshape(*shape, self._table.dim).transpose(1, 0, 2)),
-            (asked & ~found).reshape(shape).T,
+            asked.reshape(shape).T,
+            found.reshape(shape).T,
         )
 
     def with_rows(self, table: RowTable) -> _KeyedRows:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphbox.errors import InvalidRequestError, did_you_mean
-from graphbox.fields import text_hash
+from graphbox.fields import plain_integer, text_hash
 
 __all__ = ["SLOT_SEPARATOR", "RequestColumn", "columns_of_rows", "columns_of_tensors"]
 
@@ -140,15 +140,8 @@ def _decoded(element: bytes, where: str) -> str:
 
 
 def _split(text: str) -> list[str | int]:
-    return [_plain_integer(part) for part in text.split(SLOT_SEPARATOR)] if text else []
-
-
-def _plain_integer(text: str) -> str | int:
-    """Return the integer that a text spells as it would be printed, else the text."""
-    if len(text) > 20 or not text.removeprefix("-").isdecimal() or not text.isascii():
-        return text
-    number = int(text)
-    return number if str(number) == text and number in _INT64 else text
+    parts = [(part, plain_integer(part)) for part in text.split(SLOT_SEPARATOR)] if text else []
+    return [part if number is None else number for part, number in parts]
 
 
 def _column(field: ColumnSpec, cells: Sequence[Any], place: Place) -> RequestColumn:

@@ -30,6 +30,10 @@ class FieldSpec(Record):
             of vectors one for each place, of others none.
         deviation: standard deviation of the same.
         knots: of numbers and integers: the values that have a row of their own, ascending.
+        window: of slots that are read event by event: how many events, the last ones. Such a column has a
+            vector of each event in their order, then zeros, where others have one. Left out of others.
+        items: name whose digest finds the rows of the column's values, in place of the column's own; values
+            of all kinds are then as those of slots, and integers have no knots. Left out where there is none.
     """
 
     name: str = Field(min_length=1)
@@ -38,11 +42,19 @@ class FieldSpec(Record):
     mean: tuple[float, ...] = ()
     deviation: tuple[Annotated[float, Field(gt=0)], ...] = ()
     knots: tuple[float, ...] = ()
+    window: Annotated[int, Field(ge=1)] | None = None
+    items: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def is_number(self) -> bool:
         """Whether values lie between knots."""
-        return self.kind in {"number", "integer"}
+        return self.kind in {"number", "integer"} and self.items is None
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Releases that do not know the keys read all artifacts that need none.
+        document: dict[str, Any] = serialize(self)
+        return {key: value for key, value in document.items() if value is not None or key == "dim"}
 
     @property
     def tensor(self) -> TensorSpec:
@@ -53,6 +65,10 @@ class FieldSpec(Record):
     def _is_consistent(self) -> Self:
         if (self.dim is None) == (self.kind == "vector"):
             raise ValueError("`dim` is given of vectors, and only of them")
+        if self.window is not None and self.kind != "slots":
+            raise ValueError("`window` is given of slots alone")
+        if self.items is not None and self.kind not in {"slots", "categorical", "integer"}:
+            raise ValueError("`items` is given of slots, categories and integers alone")
         count = self.dim or int(self.is_number)
         if (len(self.mean), len(self.deviation)) != (count, count):
             raise ValueError(f"expected {count} numbers in `mean` and in `deviation`")
@@ -65,7 +81,8 @@ class FieldTable(Record):
     """A table of rows of values, and the ONNX input that their sums feed.
 
     Attributes:
-        input: ``FP32 [n, fields, dim]``: of each field the sum of its values' rows times their weights.
+        input: ``FP32 [n, fields, dim]``: of each field the sum of its values' rows times their weights; of
+            a field with a window the row of each event.
         crosses: whether the crosses are further fields, after all others.
     """
 
@@ -78,8 +95,9 @@ class FieldsForm(Record):
 
     A value's key is what finds its row: ``mix(v) ^ h(name)``, where ``h`` is the first 8 bytes of a BLAKE2b
     digest, ``mix`` the 64-bit finalizer of MurmurHash3, and ``v`` is ``h(text)`` of a category, 0 or 1 of a
-    boolean, a slot's value itself (XXH64 of a text), the number of a knot (-1 where there is no number). A
-    value without a row counts as nothing.
+    boolean, a slot's value itself (XXH64 of a text), the number of a knot (-1 where there is no number). In a
+    column with ``items`` ``name`` is that, and ``v`` is an integer, of a category the one that it spells or
+    the XXH64 of its text. A value without a row counts as nothing.
 
     Attributes:
         node_type: of the rows, in the graph they were learnt from.

@@ -156,6 +156,8 @@ def _form(trained: TrainedClicks, node_type: str, list_separator: str | None) ->
                 mean=tuple(scale.mean[part].tolist()),
                 deviation=tuple(scale.deviation[part].tolist()),
                 knots=tuple(own[np.isfinite(own)].tolist()),
+                window=field.window,
+                items=field.items,
             )
         )
     tables = {

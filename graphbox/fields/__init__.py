@@ -5,7 +5,7 @@ What models of clicks learn from, and what is served of them: neither torch nor 
 
 from __future__ import annotations
 
-from graphbox.fields.keys import text_hash
+from graphbox.fields.keys import plain_integer, text_hash
 from graphbox.fields.lists import Lists
 from graphbox.fields.rows import (
     Field,
@@ -26,6 +26,7 @@ __all__ = [
     "Lists",
     "NumberScale",
     "Rows",
+    "plain_integer",
     "row_count",
     "take_rows",
     "text_hash",

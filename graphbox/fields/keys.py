@@ -7,12 +7,13 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FIRST", "SECOND", "digest_number", "fold", "salt", "text_hash"]
+__all__ = ["FIRST", "SECOND", "digest_number", "fold", "plain_integer", "salt", "slot_number", "text_hash"]
 
 FIRST, SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 """The multipliers of MurmurHash3's 64-bit finalizer (Appleby, 2011)."""
 
 _BITS = (1 << 64) - 1
+_INT64 = range(-(2**63), 2**63)
 _PRIMES = (
     0x9E3779B185EBCA87,
     0xC2B2AE3D27D4EB4F,
@@ -43,6 +44,20 @@ def salt(keys: npt.NDArray[np.int64], number: np.uint64) -> npt.NDArray[np.int64
 def fold(bits: npt.NDArray[np.uint64]) -> None:
     """Fold the upper half on the lower one, in place; twice gives what was there."""
     bits ^= bits >> np.uint64(33)
+
+
+def plain_integer(text: str) -> int | None:
+    """Return the integer of 64 bits that a text spells as it would be printed; None: it spells none."""
+    if len(text) > 20 or not text.removeprefix("-").isdecimal() or not text.isascii():
+        return None
+    number = int(text)
+    return number if str(number) == text and number in _INT64 else None
+
+
+def slot_number(text: str) -> int:
+    """Return the number of a slot's value in a cell of text: of a plain integer itself, else its hash."""
+    number = plain_integer(text)
+    return text_hash(text.encode()) if number is None else number
 
 
 def text_hash(text: bytes) -> int:

@@ -20,6 +20,15 @@ class Lists:
     offsets: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
 
+    def last(self, count: int) -> Lists:
+        """Return the last ``count`` values of each row, of a shorter list all."""
+        lengths = np.diff(self.offsets)
+        kept = np.minimum(lengths, count)
+        # How many values of its own row come after each value.
+        after = np.repeat(self.offsets[1:], lengths) - 1 - np.arange(self.offsets[0], self.offsets[-1])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+        return Lists(offsets, self.values[self.offsets[0] : self.offsets[-1]][after < count])
+
     def take(self, index: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Lists:
         """Return the lists of the rows ``index``."""
         rows = np.flatnonzero(index) if index.dtype == bool else index

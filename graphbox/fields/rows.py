@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError, did_you_mean
-from graphbox.fields.keys import digest_number, salt
+from graphbox.fields.keys import digest_number, salt, slot_number
 from graphbox.fields.lists import Lists
 
 if TYPE_CHECKING:
@@ -62,16 +62,27 @@ class Field:
         name: of the feature.
         kind: of the feature.
         dim: length of a vector, else None.
+        window: of slots that are a history, how many events of it are read, the last ones; each has a bag of
+            its own. Else None.
+        items: what the values name, where fields have vectors of the same things: a history, and what it is
+            compared with. None: values have vectors for this field alone.
     """
 
     name: str
     kind: FieldKind
     dim: int | None = None
+    window: int | None = None
+    items: str | None = None
 
     @property
     def is_number(self) -> bool:
         """Whether values lie between knots."""
-        return self.kind in _NUMBER_KINDS
+        return self.kind in _NUMBER_KINDS and self.items is None
+
+    @property
+    def num_bags(self) -> int:
+        """How many bags of keys a row has of it."""
+        return (self.window or 1) if self.dim is None else 0
 
     @property
     def num_dense(self) -> int:
@@ -98,11 +109,11 @@ class NumberScale:
 
 @dataclass(frozen=True, eq=False)
 class FieldRows:
-    """The fields of some rows. The bags of a field are together: bag ``f * rows + r`` is field f of row r.
+    """The fields of some rows. Bags of the same place are together: bag ``b * rows + r`` is bag b of row r.
 
     Attributes:
         keys: int64 [keys], of table rows.
-        offsets: int64 [fields * rows + 1], where the keys of each bag begin and end.
+        offsets: int64 [bags * rows + 1], where the keys of each bag begin and end.
         weights: float32 [keys], factors of the table rows.
         crosses: int64 [crosses, rows], keys of combinations of values.
         numbers: float32 [rows, numbers].
@@ -124,7 +135,11 @@ class Fields:
     The key of a value is a hash of the field and the value: of a category's text, of a slot's value, of the
     number of a knot; so it is the same in every graph and process. A number belongs to the two knots that it
     lies between, the nearer the more; one beyond the last knot to the last. A missing category or number has
-    a key of its own.
+    a key of its own. In fields of ``items`` the hash is of their name, and a value's number is that of slots,
+    of categories and integers too: so a thing has the same key in all of them.
+
+    A row has a bag of keys of each field, in their order, and of a history one for each event of its window:
+    the events in order, then empty ones.
 
     Args:
         fields: the fields.
@@ -160,9 +175,12 @@ class Fields:
                 )
 
     @property
-    def num_fields(self) -> int:
-        """How many fields have vectors: all but the features that are vectors themselves."""
-        return len(self._keyed)
+    def bags(self) -> dict[str, range]:
+        """Which bags of a row are of each field; features that are vectors themselves have none."""
+        ends = np.cumsum([field.num_bags for field in self._keyed]).tolist()
+        return {
+            field.name: range(end - field.num_bags, end) for field, end in zip(self._keyed, ends, strict=True)
+        }
 
     @property
     def num_dense(self) -> int:
@@ -179,13 +197,15 @@ class Fields:
         if field.dim is not None or field.is_number:
             return column.values.astype(np.float64)
         if column.offsets is not None:
-            return Lists(column.offsets, _salted(column.values, field.name))
+            lists = Lists(column.offsets, column.values)
+            lists = lists if field.window is None else lists.last(field.window)
+            return Lists(lists.offsets, _salted(lists.values, field.items or field.name))
         if column.categories is None:
-            keys: Int64 = _salted(column.values.astype(np.int64), field.name)
+            keys: Int64 = _salted(column.values.astype(np.int64), field.items or field.name)
             return keys
         known = self._category_keys.get(field.name)
         if known is None or known.categories is not column.categories:
-            known = self._category_keys[field.name] = _CategoryKeys(field.name, column.categories)
+            known = self._category_keys[field.name] = _CategoryKeys(field, column.categories)
         return known.take(column.values)
 
     def dense_values(self, rows: Rows) -> NDArray[np.float64]:
@@ -212,7 +232,12 @@ class Fields:
         knots = iter(scale.knots)
         for field in self._keyed:
             values = rows[field.name]
-            if isinstance(values, Lists):
+            if isinstance(values, Lists) and field.window is not None:
+                events, is_there = _events(values, field.window)
+                keys.append(events)
+                lengths.append(is_there)
+                weights.append(np.ones(len(events), np.float32))
+            elif isinstance(values, Lists):
                 length = np.diff(values.offsets)
                 keys.append(values.values)
                 lengths.append(length)
@@ -261,11 +286,12 @@ class Fields:
 class _CategoryKeys:
     """Keys of categories, hashed when they are first met."""
 
-    def __init__(self, field: str, categories: pa.Array) -> None:
+    def __init__(self, field: Field, categories: pa.Array) -> None:
         self.categories = categories
-        self._field = field
+        self._field = field.items or field.name
+        self._numbers = _text_keys if field.items is None else _slot_keys
         self._keys = np.zeros(len(categories) + 1, np.int64)  # the last one is that of a missing value
-        self._keys[-1] = _salted(_text_keys([_MISSING_TEXT]), field)[0]
+        self._keys[-1] = _salted(_text_keys([_MISSING_TEXT]), self._field)[0]
         self._is_known = np.zeros(len(categories) + 1, bool)
         self._is_known[-1] = True
 
@@ -273,7 +299,7 @@ class _CategoryKeys:
         new = np.unique(codes[~self._is_known[codes]])
         if len(new):
             texts = self.categories.take(new).to_pylist()
-            self._keys[new] = _salted(_text_keys(texts), self._field)
+            self._keys[new] = _salted(self._numbers(texts), self._field)
             self._is_known[new] = True
         keys: Int64 = self._keys[codes]
         return keys
@@ -295,6 +321,13 @@ def _between_knots(
     return np.stack([low, high], axis=1), shares, low
 
 
+def _events(lists: Lists, window: int) -> tuple[Int64, Int64]:
+    """Return the keys of events, by place and then by row, and how many, 0 or 1, are in each such bag."""
+    is_there = np.arange(window)[:, None] < np.diff(lists.offsets)
+    place, row = np.nonzero(is_there)
+    return lists.values[lists.offsets[row] + place], is_there.ravel().astype(np.int64)
+
+
 def take_rows(rows: Rows, index: Int64) -> Rows:
     """Return some of the rows, in the order of ``index``."""
     return {
@@ -313,6 +346,11 @@ def _text_keys(texts: Sequence[str | bytes]) -> Int64:
     """Return the keys of texts, as :func:`graphbox.table.hashed_keys` does."""
     encoded = (text.encode() if isinstance(text, str) else text for text in texts)
     return np.array([digest_number(text) for text in encoded], np.uint64).view(np.int64)
+
+
+def _slot_keys(texts: Sequence[str]) -> Int64:
+    """Return the numbers that texts have as values of slots."""
+    return np.array([slot_number(text) for text in texts], np.int64)
 
 
 def _salted(keys: Int64, name: str) -> Int64:

@@ -1,8 +1,15 @@
-"""Kinds of click models: DeepFM, DCN-v2, Wide & Deep."""
+"""Kinds of click models: DeepFM, DCN-v2, Wide & Deep, DIN."""
 
 from __future__ import annotations
 
-from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelKind, WideAndDeepConfig
+from graphbox.config import (
+    ClickModelSection,
+    DCNConfig,
+    DeepFMConfig,
+    DINConfig,
+    ModelKind,
+    WideAndDeepConfig,
+)
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
 
@@ -20,3 +27,4 @@ def _click_model(section: type[ClickModelSection]) -> ModelKind:
 deepfm = _click_model(DeepFMConfig)
 dcn = _click_model(DCNConfig)
 wide_and_deep = _click_model(WideAndDeepConfig)
+din = _click_model(DINConfig)

@@ -19,11 +19,11 @@ _SAMPLED_ROWS = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class FieldBatch:
-    """The fields of some rows. The bags of a field are together: bag ``f * rows + r`` is field f of row r.
+    """The fields of some rows. Bags of the same place are together: bag ``b * rows + r`` is bag b of row r.
 
     Attributes:
         keys: int64 [keys], of table rows.
-        offsets: int64 [fields * rows + 1], where the keys of each bag begin and end.
+        offsets: int64 [bags * rows + 1], where the keys of each bag begin and end.
         weights: float32 [keys], factors of the table rows.
         crosses: int64 [crosses, rows], keys of combinations of values.
         numbers: float32 [rows, numbers].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -23,12 +23,13 @@ class ClickShape:
     """Sizes of a network of clicks.
 
     Attributes:
-        fields: number of fields with vectors.
+        fields: number of vectors of a row: one of each field, of a history one of each event.
         numbers: how many numbers a row has beside them.
         dim: length of a vector.
         hidden: widths of the layers.
         dropout: share of the values after each layer that is left out in training.
         row_dropout: share of the fields that is left out in training.
+        bags: which of the vectors are of each field, by name, in order.
     """
 
     fields: int
@@ -37,6 +38,7 @@ class ClickShape:
     hidden: tuple[int, ...]
     dropout: float = 0.0
     row_dropout: float = 0.0
+    bags: Mapping[str, range] = field(default_factory=dict)
 
     @property
     def inputs(self) -> int:
@@ -88,6 +90,14 @@ class ClickNetwork(nn.Module, ABC):
     def keys(self, batch: FieldBatch) -> dict[str, NDArray[np.int64]]:
         """Return the keys that :meth:`fetch` looks up, by table."""
         return {"fields": batch.keys.numpy()}
+
+    def decayed(self, vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the vectors of a batch that are kept short: float32 [rows, fields, dim].
+
+        Args:
+            vectors: what :meth:`fetch` returned.
+        """
+        return vectors["fields"]
 
     @abstractmethod
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:

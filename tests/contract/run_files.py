@@ -24,7 +24,7 @@ GRAPH: dict[str, Any] = {
         "row": {
             "path": "row.parquet",
             "id": None,
-            "features": {"who": "categorical", "price": "number", "clicked": "boolean"},
+            "features": {"who": "categorical", "price": "number", "met": "slots", "clicked": "boolean"},
         },
     },
     "edges": [
@@ -143,6 +143,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "deepfm": _CLICKS,
     "dcn": _CLICKS,
     "wide_and_deep": {**_CLICKS, "crosses": [["who", "price"]]},
+    "din": {**_CLICKS, "interests": [{"history": "met", "target": "who"}], "window": 3, "attention": [6]},
     "distmult": _ROUTES,
     "complex": _ROUTES,
     "transe": _ROUTES,
@@ -204,6 +205,7 @@ def write_tables(folder: Path) -> None:
         "row": {
             "who": [f"w{each}" for each in who],
             "price": price,
+            "met": [[f"w{(each + 5 * step) % 12}" for step in range(each % 5)] for each in who],
             "clicked": generator.random(ROWS) < 0.2 + 0.6 * (who % 2),
         },
     }

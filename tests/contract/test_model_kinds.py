@@ -37,6 +37,7 @@ LACKS: Mapping[str, tuple[str, ...]] = {
     "deepfm": ("topology", "features"),
     "dcn": ("topology", "features"),
     "wide_and_deep": ("topology", "features"),
+    "din": ("topology", "features"),
     "distmult": ("topology", "features"),
     "complex": ("topology", "features"),
     "transe": ("topology", "features"),

@@ -52,14 +52,29 @@ def write_padded_block(path: Path) -> Artifact:
     return write_encoder(path, make_model(packages=9, id_kind="int64"))
 
 
-def write_click(path: Path) -> Artifact:
+def write_click_of_histories(path: Path) -> Artifact:
+    """Write the same as :func:`write_click`, with countries seen before and the number of one in a row."""
+    history = (
+        FieldSpec(name="seen", kind="slots", window=2, items="country"),
+        FieldSpec(name="place", kind="integer", items="country"),
+    )
+    return write_click(path, FieldSpec(name="country", kind="categorical", items="country"), history)
+
+
+def write_click(
+    path: Path,
+    country: FieldSpec = FieldSpec(name="country", kind="categorical"),  # noqa: B008 - it is frozen
+    further: tuple[FieldSpec, ...] = (),
+) -> Artifact:
     """Write the probability of a row with a category, slots, a number and an integer."""
     fields = (
-        FieldSpec(name="country", kind="categorical"),
+        country,
         FieldSpec(name="tags", kind="slots"),
         FieldSpec(name="age", kind="integer", mean=(1.0,), deviation=(1.0,), knots=(0.0, 10.0, 20.0)),
         FieldSpec(name="price", kind="number", mean=(1.0,), deviation=(2.0,), knots=(0.5, 1.5)),
+        *further,
     )
+    bags = sum(field.window or 1 for field in fields)
     keys = _keys_of(fields)
     model = write_onnx(
         [
@@ -68,12 +83,12 @@ def write_click(path: Path) -> Artifact:
             Node("Add", ["from_values", "from_numbers"], ["logit"]),
             Node("Sigmoid", ["logit"], ["probability"]),
         ],
-        {"values": (np.float32, ["n", len(fields), DIM]), "numbers": (np.float32, ["n", 4])},
+        {"values": (np.float32, ["n", bags, DIM]), "numbers": (np.float32, ["n", 4])},
         {"probability": (np.float32, ["n"])},
         {"axes": np.array([1, 2], np.int64), "weight": np.array([0.1, 0.2, 0.3, 0.4], np.float32)},
     )
     inputs = [
-        TensorSpec(name="values", datatype="FP32", shape=(-1, len(fields), DIM)),
+        TensorSpec(name="values", datatype="FP32", shape=(-1, bags, DIM)),
         TensorSpec(name="numbers", datatype="FP32", shape=(-1, 4)),
     ]
     form = FieldsForm(
@@ -96,6 +111,15 @@ def write_click(path: Path) -> Artifact:
                 {"name": "tags", "datatype": "BYTES", "shape": [2], "data": ["1|2", ""]},
                 {"name": "age", "datatype": "INT64", "shape": [2], "data": [7, 30]},
                 {"name": "price", "datatype": "FP32", "shape": [2], "data": [0.75, 2.5]},
+                *(
+                    {
+                        "name": each.name,
+                        "datatype": each.tensor.datatype,
+                        "shape": [2],
+                        "data": ["", "nl|de|fr"] if each.kind == "slots" else [7, 8],
+                    }
+                    for each in further
+                ),
             ]
         )
         return writer.commit(name="visits", version=1, kind="click", task="click", dim=1, targets={})
@@ -105,12 +129,12 @@ def _keys_of(fields: tuple[FieldSpec, ...]) -> npt.NDArray[np.int64]:
     """Return the keys of a few values of each column, ascending."""
     from graphbox.deploy.field_columns import columns_of_rows
 
-    shaped = Fields([Field(each.name, each.kind, each.dim) for each in fields], ())
+    shaped = Fields([Field(each.name, each.kind, each.dim, each.window, each.items) for each in fields], ())
     scale = NumberScale(
         np.array([1.0, 1.0]), np.array([1.0, 2.0]), np.array([[0, 10, 20], [0.5, 1.5, np.inf]]), 0.25
     )
     rows = [
-        {"country": country, "tags": [1, 2, 7], "age": age, "price": price}
+        {"country": country, "tags": [1, 2, 7], "age": age, "price": price, "seen": [country], "place": 7}
         for country, age, price in (("nl", 0, 0.5), ("de", 10, 1.5), ("fr", 20, None))
     ]
     return np.unique(shaped.arrays(shaped.prepare(columns_of_rows(fields, rows)), scale).keys)

@@ -21,7 +21,7 @@ from graphbox.deploy import DeployedEncoder, DeployedTensors, open_click, open_k
 from graphbox.deploy.building import build_package
 from tests.artifact.sample_model import make_model, write_embedding, write_encoder
 from tests.deploy.browser_models import write_classifier, write_large_graph, write_rows
-from tests.deploy.form_models import WRITERS
+from tests.deploy.form_models import WRITERS, write_click_of_histories
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ROOT / "tests/formats/artifact-1"
@@ -122,7 +122,7 @@ def _random_value(field: FieldSpec, random: np.random.Generator) -> tuple[Any, s
             text = str(random.choice(["", "nl", "u3", "u6", "i1", "i5", "nobody", "7", "né 节点 " * 20]))
             return text or None, text
         case "slots":
-            known: list[str | int] = [0, 1, 2, 5, -9, 2**63 - 1, "a", "word 3", "007", "节点" * 30]
+            known: list[str | int] = ["nl", 0, 1, 2, 5, -9, 2**63 - 1, "a", "word 3", "007", "节点" * 30]
             values = [known[place] for place in random.integers(0, len(known), random.integers(0, 4))]
             return values, "|".join(map(str, values))
         case "number":
@@ -182,6 +182,7 @@ def graph_answers(artifact: Artifact, bundle: str) -> dict[str, Any]:
 
 CLICKS: Mapping[str, Callable[[Path], Artifact]] = {
     "visits": WRITERS[FieldsForm],
+    "histories": write_click_of_histories,
     "trained-clicks": lambda _: Artifact.open(FORMATS / "click/1"),
 }
 GRAPHS: Mapping[str, Callable[[Path], Artifact]] = {

@@ -41,7 +41,7 @@ def bags(fields: ClickFields) -> list[list[list[tuple[int, float]]]]:
     pairs = list(zip(batch.keys.tolist(), batch.weights.tolist(), strict=True))
     ends = batch.offsets.tolist()
     found = [pairs[start:end] for start, end in itertools.pairwise(ends)]
-    return [found[4 * field : 4 * field + 4] for field in range(fields.num_fields)]
+    return [found[4 * field : 4 * field + 4] for field in range(len(fields.bags))]
 
 
 def test_keys_are_hashes_of_field_and_value() -> None:

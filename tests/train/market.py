@@ -43,12 +43,14 @@ def build_market(
         "taste": [f"taste-{number % TASTES}" for number in users],
         "city": [f"city-{number % cities}" for number in users],
         "age": [float(20 + number % 17) for number in users],
+        "visited": [[f"city-{(number + step) % cities}" for step in range(number % 3)] for number in users],
         "clicked": [draws[number, 999] < 0.3 for number in users],
     }
     kinds: dict[str, FeatureKind] = {
         "taste": "categorical",
         "city": "categorical",
         "age": "number",
+        "visited": "slots",
         "clicked": "boolean",
     }
     source = GraphSource(

@@ -93,6 +93,8 @@ def split(graph: Graph) -> ClickSplit:
 def section(kind: str, **keys: Any) -> Any:
     if kind == "wide_and_deep":
         keys = {"crosses": [["user", "item"]], **keys}
+    if kind == "din":
+        keys = {"interests": [{"history": "tags", "target": "hour"}], "window": 2, **keys}
     chosen = {"kind": kind, "task": "click", "epochs": 3, "dim": 4, "hidden": [16], "batch_size": 256}
     return model_kind(kind).section.model_validate_json(json.dumps({**chosen, **keys}))
 
@@ -161,7 +163,7 @@ class StopAfter:
         return self.left < 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "din"])
 @pytest.mark.parametrize("stops", [(0, 2, 5), (7,)])
 def test_a_training_that_was_stopped_ends_with_the_same_bits(
     graph: Graph, split: ClickSplit, kind: str, stops: tuple[int, ...], tmp_path: Path

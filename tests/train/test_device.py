@@ -111,6 +111,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "deepfm": ("clicks", {"kind": "deepfm", **_CLICKS}),
     "dcn": ("clicks", {"kind": "dcn", **_CLICKS, "average_decay": 0.9}),
     "wide_and_deep": ("clicks", {"kind": "wide_and_deep", **_CLICKS, "crosses": [["user", "item"]]}),
+    "din": ("clicks", {"kind": "din", **_CLICKS, "interests": [{"history": "tags", "target": "item"}]}),
 } | {
     kind: ("facts", {"kind": kind, "dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24})
     for kind in ("distmult", "complex", "transe", "rotate")

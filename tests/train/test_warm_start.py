@@ -123,6 +123,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "deepfm": {"kind": "deepfm", **CLICK},
     "dcn": {"kind": "dcn", **CLICK},
     "wide_and_deep": {"kind": "wide_and_deep", "crosses": [["city", "taste"]], **CLICK},
+    "din": {"kind": "din", "interests": [{"history": "visited", "target": "city"}], "window": 2, **CLICK},
 }
 
 

@@ -1,4 +1,4 @@
-import type { Description, FieldsForm } from "./description.ts";
+import type { Description, FieldSpec, FieldsForm } from "./description.ts";
 import { type FieldValues, readField, utf8 } from "./field-values.ts";
 import type { BundleFiles } from "./files.ts";
 import { digestNumber, salted } from "./keys.ts";
@@ -42,29 +42,34 @@ export class ClickModel {
   async predict(row: Record<string, string>): Promise<Prediction> {
     const { form } = this;
     const values = form.fields.map((field) => readField(field, row[field.name] ?? ""));
-    const keyed = values.filter((_, i) => form.fields[i]!.kind !== "vector");
+    const keyed = form.fields.flatMap((field, i) => bagsOf(field, values[i]!));
     const crosses = this.crosses(values);
     const feeds: Feeds = {};
     if (form.numbers !== null) {
       const numbers = this.numbers(values);
       feeds[form.numbers] = this.program.tensor("float32", numbers, [1, numbers.length]);
     }
-    const isUnseen = keyed.map(() => true);
+    const names = form.fields.filter(({ kind }) => kind !== "vector").map(({ name }) => name);
+    const unseen = new Set(names);
     for (const [name, spec] of Object.entries(form.tables)) {
       const table = this.tables.get(name)!;
       const bags = spec.crosses ? [...keyed, ...crosses] : keyed;
       const sums = new Float32Array(bags.length * table.dim);
+      const asked = new Set<string>();
       bags.forEach((bag, i) => {
         const found = table.addUp(bag, sums.subarray(i * table.dim, (i + 1) * table.dim));
-        if (i < keyed.length) isUnseen[i] &&= bag.weights.some((weight) => weight > 0) && !found;
+        if (i >= keyed.length) return;
+        const { name } = keyed[i]!;
+        if (bag.weights.some((weight) => weight > 0)) asked.add(name);
+        if (found) unseen.delete(name);
       });
+      names.filter((name) => !asked.has(name)).forEach((name) => unseen.delete(name));
       feeds[spec.input] = this.program.tensor("float32", sums, [1, bags.length, table.dim]);
     }
     const outputs = await this.program.run(feeds);
-    const names = form.fields.filter(({ kind }) => kind !== "vector").map(({ name }) => name);
     return {
       probability: (outputs[this.output]!.data as Float32Array)[0]!,
-      unseen: names.filter((_, i) => isUnseen[i]),
+      unseen: names.filter((name) => unseen.has(name)),
     };
   }
 
@@ -88,13 +93,25 @@ export class ClickModel {
       });
     });
     const isMissing = values
-      .filter((_, i) => ["number", "integer"].includes(this.form.fields[i]!.kind))
+      .filter((_, i) => this.form.fields[i]!.knots.length > 0)
       .map(({ numbers }) => (Number.isNaN(numbers[0]!) ? 1 : 0));
     return Float32Array.from([...standardized, ...isMissing]);
   }
 }
 
 type Bag = Pick<FieldValues, "keys" | "weights">;
+
+/** The bags of a column: none of vectors, of a history one for each event of its window, else one. */
+function bagsOf(field: FieldSpec, { keys, weights }: FieldValues): (Bag & { name: string })[] {
+  const { name, window } = field;
+  if (field.kind === "vector") return [];
+  if (window === undefined) return [{ name, keys, weights }];
+  return Array.from({ length: window }, (_, place) => ({
+    name,
+    keys: keys.slice(place, place + 1),
+    weights: weights.slice(place, place + 1),
+  }));
+}
 
 /** Rows of values, found by their keys. */
 class KeyedRows {

@@ -76,6 +76,10 @@ export interface FieldSpec {
   deviation: number[];
   /** Of numbers and integers; ascending. */
   knots: number[];
+  /** Of slots that are a history: how many events are read, each as a bag; the last ones. */
+  window?: number;
+  /** What the values name, where columns share rows; all are read as values of slots. */
+  items?: string;
 }
 
 export interface FieldsForm {

@@ -55,3 +55,12 @@ it("reads missing numbers of a vector", () => {
   expect(readField(spec, "1,, -2").numbers).toEqual([1, NaN, -2]);
   expect(readField(spec, "").numbers).toEqual([NaN, NaN, NaN]);
 });
+
+it("gives an item the same key in a history, as a category and as an integer", () => {
+  const shared = { items: "item", knots: [] };
+  const [first, second] = readField(field("slots", { ...shared, window: 2 }), "9|-7|a").keys;
+  expect(readField(field("integer", shared), "-7").keys).toEqual([first]);
+  expect(readField(field("categorical", shared), "-7").keys).toEqual([first]);
+  expect(readField(field("categorical", shared), "a").keys).toEqual([second]);
+  expect(readField(field("slots"), "-7").keys).not.toEqual([first]);
+});

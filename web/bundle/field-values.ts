@@ -25,11 +25,15 @@ export const unsigned = (value: bigint) => BigInt.asUintN(64, value);
 
 /** Reads a column from text; empty text is a missing value. Throws a `Problem` that names the column. */
 export function readField(field: FieldSpec, text: string): FieldValues {
-  const salt = digestNumber(utf8(field.name));
+  const salt = digestNumber(utf8(field.items ?? field.name));
   const one = (value: bigint): FieldValues => {
     const key = salted(value, salt);
     return { keys: [key], weights: [1], single: key, numbers: [] };
   };
+  if (field.items !== undefined && field.kind !== "slots" && text !== "") {
+    if (field.kind === "integer") integer(field, text);
+    return one(slot(field.kind === "integer" ? plain(text) : text, field, text));
+  }
   switch (field.kind) {
     case "categorical":
       return one(digestNumber(text === "" ? MISSING_TEXT : utf8(text)));
@@ -38,6 +42,10 @@ export function readField(field: FieldSpec, text: string): FieldValues {
     case "slots": {
       const values =
         text === "" ? [] : text.split(SEPARATOR).map((part) => slot(part, field, text));
+      if (field.window !== undefined) {
+        const keys = values.slice(-field.window).map((value) => salted(value, salt));
+        return { keys, weights: keys.map(() => 1), single: null, numbers: [] };
+      }
       const weights = values.map(() => Math.fround(1 / values.length));
       return {
         keys: values.map((value) => salted(value, salt)),
@@ -61,6 +69,9 @@ export function readField(field: FieldSpec, text: string): FieldValues {
     }
   }
 }
+
+/** An integer as it is printed. */
+const plain = (text: string) => BigInt(text.trim().replace("+", "")).toString();
 
 /** A slot's value: the integer that a text spells as it would be printed, else the hash of the text. */
 function slot(part: string, field: FieldSpec, text: string): bigint {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
+from graphbox.config.models.clicks import (
+    ClickModelSection,
+    DCNConfig,
+    DeepFMConfig,
+    DINConfig,
+    WideAndDeepConfig,
+)
 from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
 from graphbox.config.models.graph_network import (
     GraphNetworkConfig,
@@ -35,6 +41,7 @@ __all__ = [
     "ClickModelSection",
     "ComplExConfig",
     "DCNConfig",
+    "DINConfig",
     "DeepFMConfig",
     "DeepWalkConfig",
     "DistMultConfig",

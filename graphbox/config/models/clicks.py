@@ -1,9 +1,9 @@
-"""Models of clicks over the features of rows: DeepFM, DCN-v2, Wide & Deep."""
+"""Models of clicks over the features of rows: DeepFM, DCN-v2, Wide & Deep, DIN."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -12,7 +12,7 @@ from graphbox.config.choices import Choices, Interval
 from graphbox.config.models.learnt_parts import LearntParts
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
-from graphbox.config.section import Name, PositiveFloat, PositiveInt
+from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section
 
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 _NotNegative = Annotated[float, Field(ge=0.0)]
@@ -29,6 +29,15 @@ def _each_once(features: tuple[str, ...]) -> tuple[str, ...]:
     return features
 
 
+class InterestConfig(Section):
+    """A history, and what of a row it is compared with."""
+
+    history: str
+    """Feature of kind `slots`: what was dealt with before, in the order of time."""
+    target: str
+    """Feature of kind `categorical` or `integer`: what the row is about, named as in the history."""
+
+
 class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     """How the probability of a click is learnt from the features of a row.
 
@@ -39,6 +48,8 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ()
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    NETWORK: ClassVar[str]
+    """Import path of the kind's :class:`graphbox.models.click_network.ClickNetwork`."""
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
@@ -91,9 +102,36 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
         """Lists of features each combination of whose values has a row."""
         return ()
 
+    @property
+    def histories(self) -> tuple[InterestConfig, ...]:
+        """Features that are read event by event, and what they have vectors in common with."""
+        return ()
+
+    @property
+    def history_window(self) -> int:
+        """How many events of a history are read, the last ones."""
+        return 0
+
+    @property
+    def events(self) -> int:
+        """How many events of histories are read of a row, at most."""
+        return len(self.histories) * self.history_window
+
+    @property
+    def network_arguments(self) -> Mapping[str, Any]:
+        """What the network is made with, beside its sizes and tables."""
+        return {}
+
+    @property
+    def event_floats(self) -> int:
+        """How many numbers the network makes of an event."""
+        return 0
+
 
 class DeepFMConfig(ClickModelSection):
     """A factorization machine and a network over the same vectors (Guo et al., IJCAI 2017)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.deepfm:DeepFM"
 
     kind: Literal["deepfm"]
     """Kind of model."""
@@ -101,6 +139,8 @@ class DeepFMConfig(ClickModelSection):
 
 class DCNConfig(ClickModelSection):
     """Cross layers, each of which lets interactions of one more field in (DCN-v2, Wang et al., WWW 2021)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.dcn:DCN"
 
     kind: Literal["dcn"]
     """Kind of model."""
@@ -111,9 +151,16 @@ class DCNConfig(ClickModelSection):
     structure: Literal["stacked", "parallel"] = "parallel"
     """The network takes what the cross layers give, or stands beside them."""
 
+    @property
+    def network_arguments(self) -> Mapping[str, Any]:
+        """See :attr:`ClickModelSection.network_arguments`."""
+        return {"cross_layers": self.cross_layers, "rank": self.rank, "structure": self.structure}
+
 
 class WideAndDeepConfig(ClickModelSection):
     """A linear model of fields and of their crosses beside a network (Cheng et al., DLRS 2016)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.wide_and_deep:WideAndDeep"
 
     kind: Literal["wide_and_deep"]
     """Kind of model."""
@@ -124,3 +171,53 @@ class WideAndDeepConfig(ClickModelSection):
     def combinations(self) -> tuple[tuple[str, ...], ...]:
         """See :attr:`ClickModelSection.combinations`."""
         return self.crosses
+
+
+def _with_own_histories(interests: tuple[InterestConfig, ...]) -> tuple[InterestConfig, ...]:
+    targets = {interest.target for interest in interests}
+    _each_once(tuple(interest.history for interest in interests))
+    both = [interest.history for interest in interests if interest.history in targets]
+    if both:
+        raise PydanticCustomError(
+            "history",
+            "expected a feature as history or as target, received `{name}` as both",
+            {"name": both[0], "hint": "the target is what the row is about: one item"},
+        )
+    return interests
+
+
+class DINConfig(ClickModelSection):
+    """Attention of what a row is about to the events before it (DIN, Zhou et al., KDD 2018)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.din:DIN"
+
+    kind: Literal["din"]
+    """Kind of model."""
+    interests: Annotated[tuple[InterestConfig, ...], Field(min_length=1), AfterValidator(_with_own_histories)]
+    """Histories, each with the feature it is compared with. Histories of the same target have vectors in
+    common."""
+    window: PositiveInt = 50
+    """How many events of a history are read, the last ones."""
+    attention: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 16)
+    """Widths of the layers that weigh an event."""
+
+    @property
+    def histories(self) -> tuple[InterestConfig, ...]:
+        """See :attr:`ClickModelSection.histories`."""
+        return self.interests
+
+    @property
+    def history_window(self) -> int:
+        """See :attr:`ClickModelSection.history_window`."""
+        return self.window
+
+    @property
+    def network_arguments(self) -> Mapping[str, Any]:
+        """See :attr:`ClickModelSection.network_arguments`."""
+        pairs = tuple((interest.history, interest.target) for interest in self.interests)
+        return {"interests": pairs, "attention": self.attention}
+
+    @property
+    def event_floats(self) -> int:
+        """See :attr:`ClickModelSection.event_floats`."""
+        return 5 * self.dim + 2 * sum(self.attention)

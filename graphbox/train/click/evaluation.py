@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from graphbox.config import ClickTaskConfig
+from graphbox.config import ClickTaskConfig, ModelSection, kinds_that
 from graphbox.errors import UsageError
 from graphbox.fields import Rows, take_rows
 from graphbox.graph import Graph
@@ -46,10 +46,14 @@ def evaluate_click(
         raise UsageError(
             f"expected a model that predicts clicks, received one of kind {trained.kind}",
             where=f"models.{trained.name}",
-            hint="models of kind deepfm, dcn and wide_and_deep do",
+            hint=f"models of kind {', '.join(kinds_that(_predicts_clicks))} do",
         )
     fields, predict = trained.click.fields, trained.click.predict_rows
     return evaluate_probabilities(graph, split, task, fields, predict, fold, watch)
+
+
+def _predicts_clicks(section: type[ModelSection]) -> bool:
+    return "click" in section.TASK_KINDS
 
 
 def evaluate_probabilities(

@@ -11,6 +11,8 @@ from graphbox.train.plan.accesses import DegreeModel, table_rows
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows
 from graphbox.train.plan.placement import DataPart
 
+_HELD_ROWS = 1 << 18
+
 
 class ClickFootprint(Footprint[ClickModelSection]):
     """A row of the table for each value of a feature, and a batch; a window of the log is held."""
@@ -24,18 +26,21 @@ class ClickFootprint(Footprint[ClickModelSection]):
         by_value = 20.0 + 15.0 * model.dim
         batch = 66.0 * model.batch_size * model.dim
         table = by_value * values + 110.0 * combined - self.bytes_on_disk(2 * values, model.dim)
-        return Demand(92 * MEGABYTE + batch + table, 0.0, table)
+        # Of two windows of the log, one of which is read ahead; and of what attention makes of a batch.
+        events = model.events * (16.0 * min(rows, _HELD_ROWS) + 10.0 * model.batch_size * model.event_floats)
+        return Demand(92 * MEGABYTE + batch + events + table, 0.0, table)
 
     def table_rows(self) -> list[TableRows]:
         """See :meth:`Footprint.table_rows`: a value has a row when it comes."""
         values, features = self._values()
-        batch_rows = self.model.batch_size * max(1, features)
+        batch_rows = self.model.batch_size * (max(1, features) + self.model.events)
         return [TableRows(values, self.model.dim, "adagrad", batch_rows, are_certain=False)]
 
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
         fields = max(1, sum(map(len, self.counts.values.values())))
-        return self.device_bytes_of(16.5 * self.model.batch_size * self.model.dim * fields)
+        events = 10.0 * self.model.events * self.model.event_floats
+        return self.device_bytes_of(self.model.batch_size * (16.5 * self.model.dim * fields + events))
 
     def parts(self, degrees: DegreeModel) -> list[DataPart]:  # noqa: ARG002
         """See :meth:`Footprint.parts`."""

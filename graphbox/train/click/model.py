@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 
 import numpy as np
 import torch
@@ -15,62 +15,82 @@ from pydantic import TypeAdapter
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelConfig
+from graphbox.config import ClickModelSection, ModelConfig
 from graphbox.durable import write_atomically
+from graphbox.errors import UsageError, did_you_mean
 from graphbox.fields import Field, NumberScale, Rows, row_count, take_rows
 from graphbox.graph.feature_rows import read_feature_rows
 from graphbox.graph.source import TableLike
 from graphbox.models.click_fields import ClickFields, FieldBatch, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork, ClickShape
-from graphbox.models.dcn import DCN
-from graphbox.models.deepfm import DeepFM
-from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
 from graphbox.train.click.rows import LogRows
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import moved
 
 _BATCH_ROWS = 4096
+_CHEAP_EVENTS = 8
+"""Events of a row that take about as much memory as its fields."""
 
 
 def make_fields(config: ClickModelSection, fields: tuple[Field, ...], where: str = "model") -> ClickFields:
     """Return what makes the fields of a model's section.
 
     Raises:
-        UsageError: a cross of features that are not fields, or have no single value; ``where`` is told.
+        UsageError: a cross of features that are not fields, or have no single value, or a history of features
+            that are none; ``where`` is told.
     """
-    crosses = getattr(config, "crosses", ())
-    return ClickFields(fields, crosses, knots=config.knots, where=f"{where}.crosses")
+    shared = _with_histories(config, {field.name: field for field in fields}, f"{where}.interests")
+    return ClickFields(shared, config.combinations, knots=config.knots, where=f"{where}.crosses")
+
+
+def _with_histories(config: ClickModelSection, fields: dict[str, Field], where: str) -> tuple[Field, ...]:
+    """Return the fields, with what a model's section says of histories and their targets."""
+    kinds = {"history": ("slots",), "target": ("categorical", "integer")}
+    for interest in config.histories:
+        for role, name in (("history", interest.history), ("target", interest.target)):
+            field = fields.get(name)
+            if field is None or field.kind not in kinds[role]:
+                fitting = [each.name for each in fields.values() if each.kind in kinds[role]]
+                raise UsageError(
+                    f"expected as {role} a feature of kind {' or '.join(kinds[role])} that the model reads, "
+                    f"received `{name}`{'' if field is None else f' ({field.kind})'}",
+                    where=where,
+                    hint=did_you_mean(name, fitting) or f"there are: {', '.join(fitting) or 'none'}",
+                )
+            window = config.history_window if role == "history" else None
+            fields[name] = replace(field, window=window, items=interest.target)
+    return tuple(fields.values())
 
 
 def make_network(
     config: ClickModelSection, fields: ClickFields, tables: Mapping[str, EmbeddingTable]
 ) -> ClickNetwork:
     """Return the network of a model's section over some tables."""
-    shape = network_shape(config, fields)
-    if isinstance(config, DeepFMConfig):
-        return DeepFM(shape, tables)
-    if isinstance(config, DCNConfig):
-        of_crosses: dict[str, Any] = {"rank": config.rank, "structure": config.structure}
-        return DCN(shape, tables, cross_layers=config.cross_layers, **of_crosses)
-    return WideAndDeep(shape, tables)
+    return _network_class(config)(network_shape(config, fields), tables, **config.network_arguments)
 
 
 def table_dims(config: ClickModelSection, fields: ClickFields) -> dict[str, int]:
     """Return the length of a row of each table of a model's section, by name."""
-    kinds: Mapping[str, type[ClickNetwork]] = {"deepfm": DeepFM, "dcn": DCN, "wide_and_deep": WideAndDeep}
-    return kinds[config.kind].table_dims(network_shape(config, fields))
+    return _network_class(config).table_dims(network_shape(config, fields))
+
+
+def _network_class(config: ClickModelSection) -> type[ClickNetwork]:
+    found: type[ClickNetwork] = resolve_name(config.NETWORK)
+    return found
 
 
 def network_shape(config: ClickModelSection, fields: ClickFields) -> ClickShape:
     """Return the sizes of a model's section."""
+    bags = fields.bags
     return ClickShape(
-        fields=fields.num_fields,
+        fields=sum(map(len, bags.values())),
         numbers=fields.num_dense,
         dim=config.dim,
         hidden=config.hidden,
         dropout=config.dropout,
         row_dropout=config.row_dropout,
+        bags=bags,
     )
 
 
@@ -91,6 +111,7 @@ class ClickModel:
         self.fields = fields
         self.scale = scale
         self.network = network.eval()
+        self._batch_rows = _BATCH_ROWS // (1 + config.events // _CHEAP_EVENTS)
 
     def predict(self, table: TableLike) -> NDArray[np.float32]:
         """Return the probability of each row of a table: float32 [rows].
@@ -118,7 +139,7 @@ class ClickModel:
         windows, sizes = log.measured_windows(), log.block_sizes()
         rows = [int(sizes[window].sum()) for window in windows]
         parts = processes.slices_of(len(windows))
-        batches = [sum(-(-count // _BATCH_ROWS) for count in rows[part]) for part in parts]
+        batches = [sum(-(-count // self._batch_rows) for count in rows[part]) for part in parts]
         own = [self.predict_rows(log.read(window)[0]) for window in windows[parts[processes.rank]]]
         if batches[processes.rank] < max(batches):  # rows of others are looked up in tables of all
             nothing = self._batch(take_rows(log.read(windows[0][:1])[0], np.zeros(0, np.int64)))
@@ -134,8 +155,8 @@ class ClickModel:
         count = row_count(rows)
         found = [np.zeros(0, np.float32)]
         self.network.eval()
-        for start in range(0, count, _BATCH_ROWS):
-            batch = self._batch(take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count))))
+        for start in range(0, count, self._batch_rows):
+            batch = self._batch(take_rows(rows, np.arange(start, min(start + self._batch_rows, count))))
             logits = self.network(self.network.fetch(batch), batch.numbers)
             found.append(torch.sigmoid(logits).cpu().numpy())
         return np.concatenate(found)

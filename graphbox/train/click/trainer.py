@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from graphbox.config import ClickModelSection, ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfig
 from graphbox.errors import UsageError
-from graphbox.fields import NumberScale
+from graphbox.fields import Lists, NumberScale, Rows, row_count
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork
@@ -44,6 +44,7 @@ from graphbox.train.trainer import Selection
 from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
+_MANY_EVENTS = 1000
 _SCALE = "scale."
 _MODEL = "model."
 """Prefix of the parameters among those that serving needs."""
@@ -150,7 +151,8 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         logits = self.network(vectors, fields.numbers)
         loss = functional.binary_cross_entropy_with_logits(logits, labels)
         if self._config.row_decay:
-            loss = loss + self._config.row_decay * vectors["fields"].square().sum() / max(len(labels), 1)
+            squares = self.network.decayed(vectors).square().sum()
+            loss = loss + self._config.row_decay * squares / max(len(labels), 1)
         assert self._batches is not None  # noqa: S101 - drawn from
         count = self._batches.size_of(batch)
         return self._processes.share(loss, len(labels), count), count
@@ -248,8 +250,11 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
     def inputs(self) -> dict[str, list[str]]:
         """Return the features that are read, and how."""
         return {
-            "features": [f"{field.name} ({field.kind})" for field in self._fields.fields],
-            "crosses": [" x ".join(cross) for cross in getattr(self._config, "crosses", ())],
+            "features": [
+                f"{field.name} ({field.kind}{'' if field.items is None else f' of {field.items}'})"
+                for field in self._fields.fields
+            ],
+            "crosses": [" x ".join(cross) for cross in self._config.combinations],
             "knots": [str(self._config.knots)],
         }
 
@@ -285,10 +290,29 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
 
     def _find_scale(self) -> None:
         assert self._log is not None  # noqa: S101 - there is a log when batches are trained
+        self._check_histories(next(self._log.windows())[0])
         self._scale = self._fields.scale_of(self._log.windows(), len(self._log))
         rate = min(max(self._scale.positive_rate, 1e-6), 1 - 1e-6)
         with torch.no_grad():
             self.network.bias.fill_(math.log(rate / (1 - rate)))
+
+    def _check_histories(self, rows: Rows) -> None:
+        """Refuse histories that name things otherwise than their targets: nothing would be learnt of either.
+
+        Raises:
+            UsageError: many events, and none is a target of any of the rows.
+        """
+        for interest in self._config.histories:
+            events, targets = rows[interest.history], np.asarray(rows[interest.target])
+            assert isinstance(events, Lists)  # noqa: S101 - for the type checker
+            if len(events.values) >= _MANY_EVENTS and not np.isin(targets, events.values).any():
+                raise UsageError(
+                    f"expected a history `{interest.history}` of what `{interest.target}` names, received "
+                    f"{len(events.values):,} events, none of which is one of {row_count(rows):,} targets",
+                    where=f"node type {self._task.node_type}",
+                    hint="name things alike in both columns: where they are integers, as integers in lists "
+                    "of typed tables too",
+                )
 
     def _shuffled(self, epoch: int) -> ShuffledBatches:
         assert self._log is not None  # noqa: S101 - there is a log when batches are asked for

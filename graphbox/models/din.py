@@ -1,0 +1,97 @@
+"""Deep Interest Network: attention of a candidate to the events before it (Zhou et al., KDD 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
+from graphbox.table import EmbeddingTable
+
+
+class DIN(ClickNetwork):
+    """A network over the vectors of all fields, where that of a history depends on what the row is about.
+
+    The vector of a history is the sum of its events' vectors times their weights, each by an
+    :class:`AttentionUnit`. As in the paper weights do not add up to one: how much of a history bears on the
+    target is told too. Events that are not there, or of nothing that was learnt, are zeros and add nothing.
+
+    Args:
+        shape: the sizes; ``bags`` has the fields that are named.
+        tables: ``fields``, rows of length ``dim``.
+        interests: names of a history and of its target.
+        attention: widths of the layers of attention units.
+    """
+
+    def __init__(
+        self,
+        shape: ClickShape,
+        tables: Mapping[str, EmbeddingTable],
+        *,
+        interests: Sequence[tuple[str, str]],
+        attention: Sequence[int] = (64, 16),
+    ) -> None:
+        super().__init__(shape, tables)
+        histories = {history for history, _ in interests}
+        self._histories = [shape.bags[history] for history, _ in interests]
+        self._targets = [shape.bags[target].start for _, target in interests]
+        self._others = [bags for name, bags in shape.bags.items() if name not in histories]
+        self.units = nn.ModuleList(AttentionUnit(shape.dim, attention) for _ in interests)
+        inputs = (sum(map(len, self._others)) + len(interests)) * shape.dim + shape.numbers
+        self.deep = feed_forward(inputs, shape.hidden, shape.dropout)
+        self.head = nn.Linear(shape.hidden[-1], 1, bias=False)
+
+    def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
+        """Return the logits of rows: float32 [rows]."""
+        bags = self._kept(vectors["fields"])  # each event by itself, as one that was never learnt is missing
+        found = [self._without_events(bags)]
+        for unit, history, target in zip(self.units, self._histories, self._targets, strict=True):
+            events = bags[:, history.start : history.stop]
+            found.append((unit(events, bags[:, target]) * events).sum(dim=1, keepdim=True))
+        inputs = side_by_side(torch.cat(found, dim=1), numbers)
+        logits: Tensor = self.bias + self.head(self.deep(inputs)).squeeze(1)
+        return logits
+
+    def decayed(self, vectors: Mapping[str, Tensor]) -> Tensor:
+        """Return the vectors that are no events: float32 [rows, fields, dim].
+
+        A row has many events; decayed with each, their rows would be shorter than those of other values by
+        how often they are in histories.
+        """
+        return self._without_events(vectors["fields"])
+
+    def _without_events(self, bags: Tensor) -> Tensor:
+        return torch.cat([bags[:, each.start : each.stop] for each in self._others], dim=1)
+
+
+class AttentionUnit(nn.Module):
+    """Weighs events by layers over an event, the target, their difference and their product.
+
+    Args:
+        dim: length of vectors.
+        hidden: widths of the layers, with PReLU (He et al., 2015) after each.
+    """
+
+    def __init__(self, dim: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        inputs = 4 * dim
+        for width in hidden:
+            layers += [nn.Linear(inputs, width), nn.PReLU()]
+            inputs = width
+        self.layers = nn.Sequential(*layers, nn.Linear(inputs, 1))
+
+    def forward(self, events: Tensor, target: Tensor) -> Tensor:
+        """Return the weights of events: float32 [rows, events, 1].
+
+        Args:
+            events: float32 [rows, events, dim].
+            target: float32 [rows, dim].
+        """
+        beside = target.unsqueeze(1).expand_as(events)
+        pairs = torch.cat([events, beside, events - beside, events * beside], dim=2)
+        # As a matrix, which is what compression finds in an exported network.
+        weights: Tensor = self.layers(pairs.reshape(-1, pairs.shape[2]))
+        return weights.reshape(-1, events.shape[1], 1)
