@@ -26,8 +26,8 @@ class ClickFootprint(Footprint[ClickModelSection]):
         by_value = 20.0 + 15.0 * model.dim
         batch = 66.0 * model.batch_size * model.dim
         table = by_value * values + 110.0 * combined - self.bytes_on_disk(2 * values, model.dim)
-        # Of two windows of the log, one of which is read ahead; and of what attention makes of a batch.
-        events = model.events * (16.0 * min(rows, _HELD_ROWS) + 10.0 * model.batch_size * model.event_floats)
+        # Of two windows of the log, one of which is read ahead with its copies; and of a batch's attention.
+        events = model.events * (30.0 * min(rows, _HELD_ROWS) + 10.0 * model.batch_size * model.event_floats)
         return Demand(92 * MEGABYTE + batch + events + table, 0.0, table)
 
     def table_rows(self) -> list[TableRows]:
