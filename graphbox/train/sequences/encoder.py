@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ class SequenceEncoder:
     @staticmethod
     def of_state(kind: str, settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> SequenceEncoder:
         """Return the encoder that a kind, the settings of its section and a ``state_dict`` describe."""
-        section = model_kind(kind).section.model_validate(settings)
+        section = model_kind(kind).section.model_validate_json(json.dumps(dict(settings)))
         if not isinstance(section, SequenceSection):
             raise UsageError(f"expected a model of sequences, received one of kind {kind}")
         network = make_network(section)
