@@ -261,6 +261,7 @@ class TestSections:
             name: each.low if isinstance(each, Interval) else each[0] for name, each in section.SPACE.items()
         }
         given = {"kind": kind, "task": "t", "metapaths": [[["a", "b", "c"]]], "model": "m:C", "tune": "1min"}
+        given["interests"] = [{"history": "seen", "target": "item"}]
         given = {key: value for key, value in given.items() if key in section.model_fields}
         if not section.SPACE:
             with pytest.raises(ValueError, match="settings to search"):

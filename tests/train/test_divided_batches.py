@@ -47,7 +47,7 @@ BUYS = {
 }
 CLICKS = test_click.TASK.model_dump(mode="json")
 ENTITIES: dict[str, Any] = {"dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24, "validate_every": 2}
-FACTORS: dict[str, Any] = {"kind": "matrix_factorization", **ENTITIES, "batch_size": 40}
+FACTORS: dict[str, Any] = {"kind": "matrix_factorization", **ENTITIES, "batch_size": 40, "temperature": 0.2}
 CLICK: dict[str, Any] = {
     "dim": 4,
     "hidden": [8],

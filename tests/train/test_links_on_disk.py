@@ -233,7 +233,7 @@ def test_a_large_split_is_mapped(shop: Graph, tmp_path: Path, monkeypatch: pytes
 
 
 def test_validation_queries_are_some_of_all(shop: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphbox.train.recommendation.queries._VALIDATION_QUERIES", 7)
+    monkeypatch.setattr("graphbox.train.recommendation.queries.VALIDATION_QUERIES", 7)
     split = make_split(shop, BUYS, 3)
     assert isinstance(split, RecommendSplit)
     view = GraphView(shop, split)
