@@ -8,18 +8,18 @@ from graphbox.compress.search.report import Setting, progress_document, report_d
 from graphbox.compress.search.search import Budget, Found, search
 from graphbox.compress.search.space import CodecCost, Space, ladder, smallest_uniform
 from graphbox.compress.search.suggestions import suggestions
-from graphbox.compress.search.trials import Trial, TrialLog
+from graphbox.compress.search.trials import RecipeTrialLog, Trial
 from graphbox.compress.search.workbench import Target, Workbench
 
 __all__ = [
     "Budget",
     "CodecCost",
     "Found",
+    "RecipeTrialLog",
     "Setting",
     "Space",
     "Target",
     "Trial",
-    "TrialLog",
     "Workbench",
     "choose",
     "infeasible",

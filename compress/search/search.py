@@ -17,7 +17,7 @@ from graphbox.compress.search.choice import choose, infeasible, refusal
 from graphbox.compress.search.pareto import pareto_indices, spread_out
 from graphbox.compress.search.sampler import objectives, propose
 from graphbox.compress.search.space import Space, dense_alone, ladder, parts_alone, tables_alone
-from graphbox.compress.search.trials import Trial, TrialLog
+from graphbox.compress.search.trials import RecipeTrialLog, Trial
 from graphbox.compress.search.workbench import Workbench
 from graphbox.errors import UnsupportedError
 
@@ -73,7 +73,7 @@ def search(
     space: Space,
     limits: Limits,
     metric: str,
-    log: TrialLog,
+    log: RecipeTrialLog,
     budget: Budget,
     report: Report | None = None,
     check: Callable[[], None] | None = None,
@@ -126,13 +126,13 @@ def search(
     return _decide(bench, original, _of_space(space, log), limits, metric)
 
 
-def _of_space(space: Space, log: TrialLog) -> list[Trial]:
+def _of_space(space: Space, log: RecipeTrialLog) -> list[Trial]:
     """Return the original and the trials of the space; others are of searches with other methods."""
     return [trial for trial in log if trial.recipe == Recipe() or trial.recipe in space]
 
 
 def _known_steps(
-    space: Space, log: TrialLog, limits: Limits, metric: str, original: Trial, suggest: Suggest
+    space: Space, log: RecipeTrialLog, limits: Limits, metric: str, original: Trial, suggest: Suggest
 ) -> Iterator[tuple[Recipe, str]]:
     """Give recipes to try before the proposals; the suggestions follow from trials of the ladder alone.
 
@@ -153,7 +153,7 @@ def _known_steps(
 
 
 def _base(
-    methods: Mapping[str, Recipe], log: TrialLog, limits: Limits, metric: str, original: Trial
+    methods: Mapping[str, Recipe], log: RecipeTrialLog, limits: Limits, metric: str, original: Trial
 ) -> str | None:
     """Return the method of the ONNX part that keeps the limits but that of size, and is the fastest.
 
@@ -172,7 +172,9 @@ def _base(
     return min(measured, key=lambda method: cost(measured[method]), default=None)
 
 
-def _to_tune(space: Space, log: TrialLog, limits: Limits, metric: str, original: float) -> Recipe | None:
+def _to_tune(
+    space: Space, log: RecipeTrialLog, limits: Limits, metric: str, original: float
+) -> Recipe | None:
     """Return a recipe that misses only the limits of quality, with fine-tuning; None: there is none to try.
 
     The nearest to the limits comes first. An ONNX part is tried so once, whatever the tables beside it.
@@ -203,7 +205,7 @@ def _proposed(
     return guess or propose(space, trials, limits, metric, original, seed)
 
 
-def _original(bench: Workbench, log: TrialLog) -> Trial:
+def _original(bench: Workbench, log: RecipeTrialLog) -> Trial:
     found = log.find(Recipe()) or bench.try_recipe(Recipe(), "ladder")
     if found.state == "refused":
         raise UnsupportedError(
@@ -215,7 +217,7 @@ def _original(bench: Workbench, log: TrialLog) -> Trial:
     return found
 
 
-def _tried(bench: Workbench, log: TrialLog, recipe: Recipe, source: str) -> Trial:
+def _tried(bench: Workbench, log: RecipeTrialLog, recipe: Recipe, source: str) -> Trial:
     """Return the finished trial of a recipe; it is run where it was not."""
     found = log.find(recipe)
     if found is None:

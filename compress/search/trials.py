@@ -1,21 +1,17 @@
-"""Trials of a search, kept in a file: what was finished is never run again, whatever ends the process."""
+"""Trials of a search for smaller models, and their log."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from graphbox.compress.latency import Latency
 from graphbox.compress.limits import Figures
 from graphbox.compress.recipe import Recipe
-from graphbox.durable import NO_ROOM, flush_to_disk
-from graphbox.errors import DoesNotFitError, FormatError
+from graphbox.trial_log import TrialLog
 
-__all__ = ["Trial", "TrialLog"]
+__all__ = ["RecipeTrialLog", "Trial"]
 
 
 @dataclass(frozen=True)
@@ -67,75 +63,24 @@ class Trial:
         )
 
 
-class TrialLog:
-    """Finished trials of one search, in order: a file of JSON lines, each flushed to the disk.
+class RecipeTrialLog(TrialLog[Trial]):
+    """Trials of recipes, see :class:`graphbox.trial_log.TrialLog`."""
 
-    A line that a killed process left unfinished is dropped.
+    @staticmethod
+    def key(trial: Trial) -> str:
+        """Return the key of the recipe."""
+        return trial.recipe.key
 
-    Args:
-        path: of the file; its folder is there.
+    @staticmethod
+    def as_dict(trial: Trial) -> dict[str, Any]:
+        """Return a trial as plain values."""
+        return trial.as_dict()
 
-    Raises:
-        FormatError: a whole line is no trial.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._trials: dict[str, Trial] = {}
-        whole = 0
-        if path.exists():
-            content = path.read_bytes()
-            for line in content.splitlines(keepends=True):
-                if not line.endswith(b"\n"):
-                    break
-                whole += len(line)
-                trial = _parsed(line, path)
-                self._trials[trial.recipe.key] = trial
-            if whole < len(content):
-                os.truncate(path, whole)
-
-    def __len__(self) -> int:
-        return len(self._trials)
-
-    def __iter__(self) -> Iterator[Trial]:
-        return iter(self._trials.values())
+    @staticmethod
+    def of_dict(values: Any) -> Trial:
+        """Return the trial of plain values."""
+        return Trial.of_dict(values)
 
     def find(self, recipe: Recipe) -> Trial | None:
         """Return the trial of a recipe; None: it was not tried."""
-        return self._trials.get(recipe.key)
-
-    def add(self, trial: Trial) -> None:
-        """Keep a finished trial; it is on the disk when this returns.
-
-        Raises:
-            DoesNotFitError: the disk is full; what was written of the line is dropped when the file is read.
-        """
-        line = json.dumps(trial.as_dict(), separators=(",", ":")) + "\n"
-        is_new = not self._path.exists()
-        try:
-            with self._path.open("ab") as stream:
-                stream.write(line.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-            if is_new:
-                flush_to_disk(self._path.parent)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise DoesNotFitError(
-                f"there is no room to note a finished trial: {error.strerror}",
-                where=str(self._path),
-                hint="free some space; the same command continues",
-            ) from None
-        self._trials[trial.recipe.key] = trial
-
-
-def _parsed(line: bytes, path: Path) -> Trial:
-    try:
-        return Trial.of_dict(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FormatError(
-            f"expected a line for each trial, received {line[:80]!r}",
-            where=str(path),
-            hint="remove the file; the search begins anew",
-        ) from None
+        return self.with_key(recipe.key)

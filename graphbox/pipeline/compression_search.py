@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphbox.compress.dense import Queries
     from graphbox.compress.limits import Limits, Violation
     from graphbox.compress.recipe import Recipe
-    from graphbox.compress.search import CodecCost, Found, Setting, Space, Trial, TrialLog, Workbench
+    from graphbox.compress.search import CodecCost, Found, RecipeTrialLog, Setting, Space, Trial, Workbench
     from graphbox.deploy import DeployedModel
 
 _FORMAT = 2
@@ -145,10 +145,10 @@ class _Progress:
     """Trials of a search and, until it ends, its report so far, which the page shows."""
 
     def __init__(self, kept: Path, setting: Setting) -> None:
-        from graphbox.compress.search import TrialLog
+        from graphbox.compress.search import RecipeTrialLog
 
         self.kept = kept
-        self.log: TrialLog = TrialLog(kept / "trials.jsonl")
+        self.log: RecipeTrialLog = RecipeTrialLog(kept / "trials.jsonl")
         self._setting = setting
 
     def note(self, failure: str | None = None) -> None:

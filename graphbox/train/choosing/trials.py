@@ -1,16 +1,13 @@
-"""Trials of settings, kept in a file: what was finished is never trained again, whatever ends the process."""
+"""Trials of a model's settings, and their log."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from graphbox.durable import NO_ROOM, flush_to_disk
-from graphbox.errors import DoesNotFitError, FormatError
+from graphbox.trial_log import TrialLog
 
 __all__ = ["SettingsTrial", "SettingsTrialLog", "key_of"]
 
@@ -55,38 +52,27 @@ class SettingsTrial:
         return key_of(self.settings)
 
 
-class SettingsTrialLog:
-    """Finished trials of one model, in order: a file of JSON lines, each flushed to the disk.
+class SettingsTrialLog(TrialLog[SettingsTrial]):
+    """Trials of one model's settings, see :class:`graphbox.trial_log.TrialLog`."""
 
-    A line that a killed process left unfinished is dropped.
+    @staticmethod
+    def key(trial: SettingsTrial) -> str:
+        """Return the key of the settings."""
+        return trial.key
 
-    Args:
-        path: of the file; its folder is there.
+    @staticmethod
+    def as_dict(trial: SettingsTrial) -> dict[str, Any]:
+        """Return a trial as plain values."""
+        return asdict(trial)
 
-    Raises:
-        FormatError: a whole line is no trial.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._trials: dict[str, SettingsTrial] = {}
-        content = path.read_bytes() if path.exists() else b""
-        whole = content.rfind(b"\n") + 1
-        for line in content[:whole].splitlines():
-            trial = _parsed(line, path)
-            self._trials[trial.key] = trial
-        if whole < len(content):
-            os.truncate(path, whole)
-
-    def __len__(self) -> int:
-        return len(self._trials)
-
-    def __iter__(self) -> Iterator[SettingsTrial]:
-        return iter(self._trials.values())
+    @staticmethod
+    def of_dict(values: Any) -> SettingsTrial:
+        """Return the trial of plain values."""
+        return SettingsTrial(**values)
 
     @property
     def seconds(self) -> float:
-        """Time that all trials took."""
+        """Time of all trials."""
         return sum(trial.seconds for trial in self)
 
     @property
@@ -97,39 +83,4 @@ class SettingsTrialLog:
 
     def find(self, settings: Mapping[str, Any]) -> SettingsTrial | None:
         """Return the trial of some settings; None: they were not tried."""
-        return self._trials.get(key_of(settings))
-
-    def add(self, trial: SettingsTrial) -> None:
-        """Keep a finished trial; it is on the disk when this returns.
-
-        Raises:
-            DoesNotFitError: the disk is full; what was written of the line is dropped when the file is read.
-        """
-        is_new = not self._path.exists()
-        try:
-            with self._path.open("ab") as stream:
-                stream.write(json.dumps(asdict(trial), separators=(",", ":")).encode() + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            if is_new:
-                flush_to_disk(self._path.parent)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise DoesNotFitError(
-                f"there is no room to note a finished trial: {error.strerror}",
-                where=str(self._path),
-                hint="free some space; the same command continues",
-            ) from None
-        self._trials[trial.key] = trial
-
-
-def _parsed(line: bytes, path: Path) -> SettingsTrial:
-    try:
-        return SettingsTrial(**json.loads(line))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise FormatError(
-            f"expected a line for each trial, received {line[:80]!r}",
-            where=str(path),
-            hint="remove the file; the search begins anew",
-        ) from None
+        return self.with_key(key_of(settings))

@@ -23,10 +23,10 @@ from graphbox.compress.recipe import Recipe
 from graphbox.compress.search import (
     Budget,
     Found,
+    RecipeTrialLog,
     Setting,
     Space,
     Target,
-    TrialLog,
     Workbench,
     report_document,
     report_page,
@@ -61,7 +61,7 @@ def run(artifact: Artifact, folder: Path, limits: Limits, trials: int = 9, space
 
     bench = Workbench(artifact, folder / "models", Target("onnxruntime", seconds=0.02), evaluate, METRIC)
     with bench:
-        return search(bench, space, limits, METRIC, TrialLog(folder / "trials.jsonl"), Budget(trials))
+        return search(bench, space, limits, METRIC, RecipeTrialLog(folder / "trials.jsonl"), Budget(trials))
 
 
 def test_the_smallest_model_within_the_drop_is_chosen(artifact: Artifact, tmp_path: Path) -> None:
@@ -210,14 +210,14 @@ def test_a_metric_that_is_no_number_is_refused(artifact: Artifact, tmp_path: Pat
     log = tmp_path / "search" / "trials.jsonl"
     bench = Workbench(artifact, tmp_path / "models", Target("onnxruntime", seconds=0.02), evaluate, METRIC)
     with bench:
-        found = search(bench, space, Limits(), METRIC, TrialLog(log), Budget(2))
+        found = search(bench, space, Limits(), METRIC, RecipeTrialLog(log), Budget(2))
         assert [trial.state for trial in found.trials] == ["measured", "refused"]
         worth.clear()
         log.unlink()
         with pytest.raises(
             UnsupportedError, match="cannot be measured as it is: expected a finite agreement"
         ):
-            search(bench, space, Limits(), METRIC, TrialLog(log), Budget(2))
+            search(bench, space, Limits(), METRIC, RecipeTrialLog(log), Budget(2))
     assert not log.exists()
 
 
@@ -250,7 +250,7 @@ def test_what_misses_no_limit_of_quality_alone_is_left_to_the_sampler(
 ) -> None:
     with nullcontext() if limits.max_size_bytes is None else pytest.raises(GateError):
         run(artifact, tmp_path / "search", limits, trials=9, space=COARSE)
-    trials = list(TrialLog(tmp_path / "search" / "trials.jsonl"))
+    trials = list(RecipeTrialLog(tmp_path / "search" / "trials.jsonl"))
     assert [(trial.recipe.tuned, trial.source) for trial in trials[2:]] == [(True, "sampler")]
 
 
@@ -325,7 +325,7 @@ def timed_search(
     bench = Timed(artifact, folder / "models", Target("onnxruntime"), evaluate, METRIC)
     bench.factors, bench.disturbed = factors, disturbed
     with bench:
-        return search(bench, SPACE, limits, METRIC, TrialLog(folder / "trials.jsonl"), Budget(9))
+        return search(bench, SPACE, limits, METRIC, RecipeTrialLog(folder / "trials.jsonl"), Budget(9))
 
 
 def test_with_a_limit_of_latency_parts_are_tried_beside_a_method_that_keeps_it(

@@ -9,7 +9,7 @@ import pytest
 
 from graphbox.compress.latency import Latency
 from graphbox.compress.recipe import Recipe
-from graphbox.compress.search import Trial, TrialLog
+from graphbox.compress.search import RecipeTrialLog, Trial
 from graphbox.errors import DoesNotFitError, FormatError
 
 
@@ -31,10 +31,10 @@ REFUSED = Trial(Recipe("int4_weights"), "ladder", "refused", reason="the target 
 
 
 def test_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
-    log = TrialLog(tmp_path / "trials.jsonl")
+    log = RecipeTrialLog(tmp_path / "trials.jsonl")
     for each in (trial(1), REFUSED, trial(2)):
         log.add(each)
-    again = TrialLog(tmp_path / "trials.jsonl")
+    again = RecipeTrialLog(tmp_path / "trials.jsonl")
     assert list(again) == [trial(1), REFUSED, trial(2)]
     assert again.find(REFUSED.recipe) == REFUSED
     assert again.find(Recipe()) is None
@@ -42,27 +42,27 @@ def test_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_trials_from_before_fine_tuning_are_read(tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
-    TrialLog(path).add(trial(1))
+    RecipeTrialLog(path).add(trial(1))
     line = json.loads(path.read_text())
     assert line["recipe"].pop("tuned") is False
     path.write_text(json.dumps(line) + "\n")
-    assert list(TrialLog(path)) == [trial(1)]
-    assert TrialLog(path).find(trial(1).recipe) == trial(1)
+    assert list(RecipeTrialLog(path)) == [trial(1)]
+    assert RecipeTrialLog(path).find(trial(1).recipe) == trial(1)
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "no json", "null", "[" * 5000, '{"recipe": 3}'])
 def test_a_whole_line_that_is_no_trial_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "trials.jsonl"
-    TrialLog(path).add(trial(1))
+    RecipeTrialLog(path).add(trial(1))
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(FormatError, match="expected a line for each trial") as refused:
-        TrialLog(path)
+        RecipeTrialLog(path)
     assert refused.value.where == str(path)
 
 
 def test_an_unfinished_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
-    log = TrialLog(path)
+    log = RecipeTrialLog(path)
     log.add(trial(1))
     whole = path.stat().st_size
     log.add(trial(2))
@@ -70,15 +70,15 @@ def test_an_unfinished_line_is_dropped_at_every_byte(tmp_path: Path) -> None:
     for length in range(len(content) + 1):
         path.write_bytes(content[:length])
         expected = (length >= whole) + (length == len(content))
-        log = TrialLog(path)
+        log = RecipeTrialLog(path)
         assert len(log) == expected
         log.add(trial(3))
-        assert list(TrialLog(path))[-1] == trial(3)
+        assert list(RecipeTrialLog(path))[-1] == trial(3)
 
 
 def test_a_full_disk_is_an_error_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "trials.jsonl"
-    log = TrialLog(path)
+    log = RecipeTrialLog(path)
     path.symlink_to("/dev/full")
     with pytest.raises(DoesNotFitError, match="no room to note a finished trial"):
         log.add(trial(1))
