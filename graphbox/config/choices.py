@@ -29,8 +29,8 @@ class DataFacts:
         labels: nodes of the training part with a known class; 0: the task has no classes.
         validation: nodes of the validation part with a known class, or its links.
         classes: number of classes.
-        homophily: share of the edges between two labelled nodes of the training part whose classes are the
-            same; None: too few edges to tell.
+        homophily: share of the edges between two labelled nodes of the training part that have a class in
+            common; None: too few edges.
     """
 
     nodes: int
@@ -83,7 +83,7 @@ def parse_duration(given: Any) -> float:
     """Return seconds from ``10min``, ``90s``, ``2h`` or a number of seconds.
 
     Raises:
-        ValueError: it is none of these, or 0.
+        ValueError: `given` has another form, or is 0.
     """
     match = None if isinstance(given, bool) else _DURATION.fullmatch(str(given))
     unit = None if match is None else match["unit"] or "s"

@@ -31,6 +31,7 @@ from graphbox.train import (
     make_split,
 )
 from graphbox.train.assignment import Assignment
+from graphbox.train.choosing.facts import facts_of
 from graphbox.train.network.classify import GraphNetworkTrainer
 from graphbox.train.tasks import load_split, save_split
 
@@ -264,3 +265,21 @@ def test_what_has_one_class_alone_is_refused(library: Graph) -> None:
         GraphNetworkTrainer(
             config, Assignment("model", GraphView(library, split), split, BY_SLOTS, 0, 1), split
         )
+
+
+@pytest.mark.parametrize("label", [{"labels": "topics"}, {"memberships": ABOUT}])
+def test_facts_are_those_of_all_classes_and_not_of_memberships(library: Graph, label: dict[str, Any]) -> None:
+    task = ClassifyTaskConfig.model_validate({"kind": "classify", "node_type": "paper", **label})
+    split = make_split(library, task, 0)
+    assert isinstance(split, ClassifySplit)
+    edge_types = [("paper", "cites", "paper")] if "labels" in label else []
+    facts = facts_of(library, split, edge_types)
+    known, topics = set(split.nodes("train").tolist()), topics_of()
+    compared = [
+        (topics[source] & topics[target]).any()
+        for source, target in zip(*library.csc(("paper", "cites", "paper")).coo(), strict=True)
+        if source in known and target in known
+    ]
+    assert facts.homophily == pytest.approx(np.mean(compared)) == 1.0
+    assert facts.edges == library.num_edges(("paper", "cites", "paper"))
+    assert facts.node_types == 1

@@ -13,9 +13,9 @@ from graphbox.graph.schema import EdgeType
 from graphbox.train.tasks import ClassifySplit, RecommendSplit, Split
 
 _LEAST_PAIRS = 30
-"""Edges between labelled nodes from which on a share of equal classes is told."""
+"""Fewest edges between labelled nodes for an estimate of homophily."""
 _MOST_EDGES = 5_000_000
-"""Edges up to which they are read, for it and for the number of pairs."""
+"""Most edges that are read for homophily and the number of pairs."""
 
 
 def facts_of(
@@ -28,13 +28,16 @@ def facts_of(
     """Return what is known of a graph and of the training part of a task.
 
     Args:
-        graph: the whole graph; of edges only the number is read, but of a classify task's, which hides none.
+        graph: the whole graph. Edges are read for a task of kind `classify` alone, which hides only
+            whole edge types; for others they are counted.
         split: the split of the task; None: there is no task.
         edge_types: those that the model reads; none means all.
         reads_edges: read edges, up to some millions; else they are only counted.
     """
-    there = graph.edge_types  # of others the trainer says that they are not
-    own = [each for each in edge_types or there if each in there and not graph.is_reverse(each)]
+    there = graph.edge_types  # the trainer refuses others
+    held_out = () if split is None else split.hidden_edge_types()
+    seen = [each for each in there if each not in held_out and not graph.is_reverse(each)]
+    own = [each for each in edge_types or seen if each in seen]
     joined = dict.fromkeys(end for each in own for end in (each[0], each[2]))
     nodes = sum(graph.num_nodes(name) - len(graph.removed_nodes(name)) for name in joined)
     edges = sum(graph.num_edges(each) for each in own)
@@ -74,16 +77,18 @@ def _pairs(graph: Graph, edge_types: Collection[EdgeType]) -> int:
 
 
 def _homophily(graph: Graph, split: ClassifySplit, edge_types: Collection[EdgeType]) -> float | None:
-    """Return the share of the edges between labelled nodes of the training part that join equal classes."""
-    labels = np.full(len(split.labels), -1, np.int64)
+    """Return the share of the edges between labelled nodes of the training part that join a common class."""
     train = split.nodes("train")
-    labels[train] = split.labels[train]
+    is_known = np.zeros(len(split.labels), bool)
+    is_known[train] = True
+    classes = split.members(train)
     same = pairs = 0
     for edge_type in edge_types:
         if edge_type[0] != split.node_type or edge_type[2] != split.node_type:
             continue
         sources, targets = graph.csc(edge_type).coo()
-        known = (labels[sources] >= 0) & (labels[targets] >= 0) & (sources != targets)
-        pairs += int(known.sum())
-        same += int((labels[sources[known]] == labels[targets[known]]).sum())
+        compared = is_known[sources] & is_known[targets] & (sources != targets)
+        pairs += int(compared.sum())
+        common = classes[sources[compared]].multiply(classes[targets[compared]]).sum(axis=1)
+        same += int(np.count_nonzero(common))
     return None if pairs < _LEAST_PAIRS else same / pairs
