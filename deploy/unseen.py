@@ -136,7 +136,7 @@ class UnseenReader:
 
     @property
     def history(self) -> str | None:
-        """The relation whose neighbours are the events of a node in their order; None: order is not read."""
+        """Relation whose neighbours are the events of a node in order; None: order is not read."""
         for group in self._groups.values():
             if group.window is not None:
                 return _SEPARATOR.join(group.edge_types[0])
@@ -182,7 +182,9 @@ class UnseenReader:
         found = []
         for number, node in enumerate(nodes):
             lists = [
-                _indices(self._artifact.ids(node_type), node.neighbors.get(name, ()), _place(number, name))
+                _indices(
+                    self._artifact.ids(node_type), node.neighbors.get(name, ()), self._place(number, name)
+                )
                 for name in relations
             ]
             found.append(np.unique(np.concatenate([np.empty(0, np.int64), *lists])))
@@ -204,14 +206,14 @@ class UnseenReader:
             for relation in node.weights.keys() - self._weighed:
                 raise InvalidRequestError(
                     "expected no weights, the model does not weigh the edges of this relation",
-                    where=_place(number, relation),
+                    where=self._place(number, relation),
                     hint="leave them out",
                 )
         rows = [node.features for node in nodes]
         columns = columns_of_rows(self._inputs.features, rows, row="node", column="feature")
 
         def edges(number: int, relation: str) -> _Edges:
-            where = _place(number, relation)
+            where = self._place(number, relation)
             node, ids = nodes[number], self._artifact.ids(self._relations[relation])
             given = node.neighbors.get(relation, ())
             if len(given) > _MAX_NEIGHBORS:
@@ -297,6 +299,10 @@ class UnseenReader:
             (found[end - each : end], weight[end - each : end])
             for each, end in zip(counts, ends, strict=True)
         ]
+
+    def _place(self, number: int, relation: str) -> str:
+        """Return where in a request a relation is, for errors."""
+        return f"node {number}, {'history' if relation == self.history else f'neighbours `{relation}`'}"
 
     def _read(
         self, count: int, columns: Mapping[str, RequestColumn], edges: Callable[[int, str], _Edges]
@@ -406,10 +412,6 @@ def _typical_value(feature: NodeFeature) -> Any:
     # Inverse of the scale by which `UnseenReader` reads numbers.
     value = math.copysign(math.expm1(min(abs(feature.mean), _LARGEST_EXPONENT)), feature.mean)
     return round(value) if feature.kind == "integer" else float(f"{value:.4g}")
-
-
-def _place(number: int, relation: str) -> str:
-    return f"node {number}, neighbours `{relation}`"
 
 
 def _check_names(number: int, what: str, received: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -173,7 +173,8 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
     for key, value in node.items():
         if key not in _KEYS or not isinstance(value, dict):
             raise InvalidRequestError(
-                f"expected objects `features`, `neighbors` and `weights`, received `{shorten(key)}`",
+                "expected objects `features`, `neighbors` and `weights`, or a list `history`, received "
+                f"`{shorten(key)}`",
                 where=f"node {number}",
             )
     for relation, ids in node.get("neighbors", {}).items():
@@ -206,5 +207,11 @@ def _node_of_history(node: dict[str, Any], number: int, served: ServedModel) -> 
             "expected `features` and `neighbors`, received a history, whose order this model does not read",
             where=where,
             hint=f"give the ids under `neighbors`, by one of {', '.join(reader.relations) or '(none)'}",
+        )
+    if not history:
+        raise InvalidRequestError(
+            "expected a history of at least one event, received none",
+            where=f"{where}, history",
+            hint="nothing is known of such a user: recommend what is popular",
         )
     return UnseenNode(neighbors={reader.history: history})

@@ -58,11 +58,15 @@ def encoded(client: httpx.Client, nodes: list[Any], **query: Any) -> list[dict[s
 
 
 def test_histories_are_encoded_like_those_of_known_nodes(client: httpx.Client, workspace: Workspace) -> None:
-    nodes = [{"history": [f"i{item}" for item in each]} for each in HISTORIES]
-    found = encoded(client, nodes)
+    histories = [[f"i{item}" for item in each] for each in HISTORIES]
+    found = encoded(client, [{"history": each} for each in histories if each])
     with open_encoder(workspace.model("model", 1).path) as model:
         known = model.encode([f"u{each}" for each in range(len(HISTORIES))])
-    np.testing.assert_allclose([each["embedding"] for each in found], known, atol=1e-5)
+        unseen = model.encode_unseen([UnseenNode(neighbors={RELATION: each}) for each in histories])
+    np.testing.assert_allclose(unseen, known, atol=1e-5)  # those without events too
+    asked = [bool(each) for each in histories]
+    assert not all(asked)
+    np.testing.assert_allclose([each["embedding"] for each in found], known[asked], atol=1e-5)
 
 
 def test_what_comes_next_is_not_of_the_history_unless_asked(client: httpx.Client) -> None:
@@ -95,14 +99,17 @@ def test_the_last_events_of_a_long_history_are_read(client: httpx.Client, worksp
         ({"history": "i1"}, "expected a list of original ids"),
         ({"history": [["i1"]]}, "expected a list of original ids"),
         ({"history": ["i1"], "neighbors": {}}, "expected `history` alone"),
-        ({"histories": ["i1"]}, "received `histories`"),
+        ({"histories": ["i1"]}, "or a list `history`, received `histories`"),
+        ({"history": []}, "at least one event"),
     ],
 )
 def test_histories_that_cannot_be_read_are_refused(
     client: httpx.Client, node: dict[str, Any], message: str
 ) -> None:
     answer = client.post(ENCODE, json={"nodes": [node]})
-    assert message in problem(answer, 400)["message"]
+    refusal = problem(answer, 400)
+    assert message in refusal["message"]
+    assert refusal["where"] in {"node 0", "node 0, history"}
 
 
 def test_a_model_that_reads_no_order_refuses_a_history(client: httpx.Client) -> None:
