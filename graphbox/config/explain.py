@@ -141,7 +141,8 @@ def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a
     cause = context.get("error")
     text = str(cause) if isinstance(cause, Exception) else error["msg"]
     whole = {"no_table", "not_together", "model_kind"}
-    message = text if kind in whole else f"{_lower_first(text)}, received {received}"
+    says_all = kind in whole or ", received " in text
+    message = text if says_all else f"{_lower_first(text)}, received {received}"
     return message, context.get("hint") or None
 
 
