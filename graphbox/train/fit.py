@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,6 +24,7 @@ from graphbox.train.choosing.choose import CHOICES, Measured, Settled, settle, s
 from graphbox.train.choosing.facts import facts_of
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.distillation import EarlierModels, earlier_models
+from graphbox.train.json_record import read_record
 from graphbox.train.launch import TrainingOptions, TrainingPhase, job_of, launch
 from graphbox.train.loop import (
     CHECKPOINT_INTERVAL_S,
@@ -182,7 +183,9 @@ def fit_twice(
     of_first = replace(options, start_from=None, phase=TrainingPhase("first"))
     alone = config.model_copy(update={"train_on": "train", "validate_first": False})
     settings = _settings(alone, split, options.seed, EarlierModels())
-    known = json.loads(file.read_text()) if options.resume and file.exists() else {}
+    known: dict[str, Any] = {}
+    if options.resume and file.exists():
+        known = read_record(file, dict, "remove the file; the first training is repeated")
     if known.get("settings") != settings:
         file.unlink(missing_ok=True)
         train_once(alone, of_first)
@@ -449,9 +452,13 @@ def load_outcome(run_folder: Path, name: str) -> Outcome:
 
     Raises:
         NotFoundError: the model is not trained yet.
+        FormatError: the file is damaged.
     """
+    path = run_folder / "trained" / name / "outcome.json"
     try:
-        return Outcome(**json.loads((run_folder / "trained" / name / "outcome.json").read_text()))
+        return read_record(
+            path, Outcome, "run the stage `train` again: it is resumed from the last checkpoint"
+        )
     except FileNotFoundError:
         raise NotFoundError(
             f"there is no trained model `{name}` in this run", where=str(run_folder), hint="train it first"

@@ -27,7 +27,7 @@ from graphbox.config import (
 from graphbox.errors import FormatError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import fit, load_outcome, make_split
-from graphbox.train.choosing.choose import Measured, settle
+from graphbox.train.choosing.choose import Measured, settle, settled_earlier
 from graphbox.train.choosing.facts import facts_of
 from graphbox.train.choosing.proposals import propose
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
@@ -198,6 +198,16 @@ class TestLog:
             SettingsTrialLog(path)
 
 
+def test_a_damaged_choice_is_refused_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "chosen.json").write_text('{"settings": {}, "wh')
+    with pytest.raises(FormatError, match="a damaged file") as caught:
+        settled_earlier(tmp_path)
+    assert caught.value.where == str(tmp_path / "chosen.json")
+    (tmp_path / "chosen.json").write_text('{"other": 1}')
+    with pytest.raises(FormatError, match="a damaged file"):
+        settled_earlier(tmp_path)
+
+
 class TestFacts:
     def test_counts_and_homophily_are_those_of_a_plain_loop(
         self, graph: Graph, classify_task: ClassifyTaskConfig
@@ -260,8 +270,14 @@ class TestSections:
         values = {
             name: each.low if isinstance(each, Interval) else each[0] for name, each in section.SPACE.items()
         }
-        given = {"kind": kind, "task": "t", "metapaths": [[["a", "b", "c"]]], "model": "m:C", "tune": "1min"}
-        given["interests"] = [{"history": "seen", "target": "item"}]
+        given: dict[str, Any] = {
+            "kind": kind,
+            "task": "t",
+            "metapaths": [[["a", "b", "c"]]],
+            "model": "m:C",
+            "tune": "1min",
+            "interests": [{"history": "seen", "target": "item"}],
+        }
         given = {key: value for key, value in given.items() if key in section.model_fields}
         if not section.SPACE:
             with pytest.raises(ValueError, match="settings to search"):

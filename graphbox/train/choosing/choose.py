@@ -26,6 +26,7 @@ from graphbox.errors import (
 )
 from graphbox.train.choosing.proposals import propose
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog, key_of
+from graphbox.train.json_record import read_record
 
 __all__ = ["CHOICES", "Measured", "Settled", "settle", "settled_earlier"]
 
@@ -125,9 +126,13 @@ def settle(
 
 
 def settled_earlier(folder: Path) -> Settled | None:
-    """Return what :func:`settle` kept in a folder; None: nothing."""
+    """Return what :func:`settle` kept in a folder; None: nothing.
+
+    Raises:
+        FormatError: the file is damaged.
+    """
     try:
-        return Settled(**json.loads((folder / _SETTLED).read_text()))
+        return read_record(folder / _SETTLED, Settled, "remove the file; trials are in the log")
     except FileNotFoundError:
         return None
 
