@@ -144,8 +144,9 @@ def lookups(values: npt.NDArray[np.float32], place: Path, calls: int) -> dict[st
 
     systems: dict[str, Rate] = {}
     for encoding, codec in codecs_of(len(values)).items():
-        write_model(place / f"{encoding}-looked-up" / "1", values, codec)
-        table = Artifact.open(place / f"{encoding}-looked-up" / "1", verify=False).table("rows")
+        folder = place / f"{encoding.replace(' ', '-')}-looked-up" / "1"
+        write_model(folder, values, codec)
+        table = Artifact.open(folder, verify=False).table("rows")
         systems[f"graphbox {encoding} out="] = rows_of(table, out)
         for instruction_set in _core.instruction_sets()[:-1]:
             systems[f"graphbox {encoding} out= {instruction_set}"] = with_set(
