@@ -52,10 +52,12 @@ class CostEstimate:
         return self._extrapolated_ns(size)
 
     def _extrapolated_ns(self, size: int) -> float:
-        below = max((each for each in self._ns if each < size), default=None)
-        if below is not None:
-            return self._ns[below] * float(1 << min(size - below, 64))
-        return self._ns[min(self._ns)]
+        nearest = self._nearest(size)
+        return self._ns[nearest] * float(1 << min(max(size - nearest, 0), 64))
+
+    def _nearest(self, size: int) -> int:
+        """Return the largest size up to ``size`` that was observed, or else the smallest one."""
+        return max((each for each in self._ns if each <= size), default=None) or min(self._ns)
 
     def at_least_ns(self, work: int) -> float:
         """Return the time of an execution, at least; 0 where nothing like it was observed often enough.
@@ -75,9 +77,14 @@ class CostEstimate:
         return ns is not None and ns < INLINE_NS
 
     def is_long(self, work: int) -> bool:
-        """Return whether an execution belongs to the threads of long ones."""
+        """Return whether an execution belongs to the threads of long ones.
+
+        The first executions of a model are slow: what they took would send short ones to wait for long ones.
+        """
         ns = self.estimate_ns(work)
-        return work > _LONG_WORK_OF_UNKNOWN_COST if ns is None else ns > LONG_NS
+        if ns is None or self._counts[self._nearest(max(work, 1).bit_length())] < _BELIEVED_OBSERVATIONS:
+            return work > _LONG_WORK_OF_UNKNOWN_COST
+        return ns > LONG_NS
 
     def observe(self, work: int, ns: int) -> None:
         """Update the estimate: this much work took ``ns``."""

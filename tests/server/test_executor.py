@@ -10,7 +10,7 @@ import pytest
 
 from graphbox.deploy.cancellation import Cancellation, check_cancelled
 from graphbox.errors import TimeLimitError
-from graphbox.server.executor import INLINE_NS, CostEstimate, Executor
+from graphbox.server.executor import INLINE_NS, LONG_NS, CostEstimate, Executor
 from graphbox.server.problem import RefusedError
 
 
@@ -191,6 +191,21 @@ def test_a_first_execution_that_lost_its_processor_is_not_believed() -> None:
     for _ in range(20):
         cost.observe(2, INLINE_NS * 100)
     assert not cost.is_short(2), "each time it took long"
+
+
+def test_slow_first_executions_do_not_make_short_work_long() -> None:
+    cost = CostEstimate()
+    assert not cost.is_long(2)
+    assert cost.is_long(1000), "of unknown cost, much work is long"
+    cost.observe(1, LONG_NS)
+    assert not cost.is_long(2)
+    assert cost.is_long(1000)
+    for _ in range(2):
+        cost.observe(1, LONG_NS)
+    assert cost.is_long(2)
+    for _ in range(3):
+        cost.observe(2000, LONG_NS // 2)
+    assert not cost.is_long(2000), "each time it took less"
 
 
 def test_an_estimate_that_keeps_calls_apart_is_forgotten() -> None:
