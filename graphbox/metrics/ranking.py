@@ -166,6 +166,7 @@ def evaluate_ranking(
     block_rows: int | None = None,
     threads: int | None = None,
     watch: Watch = UNWATCHED,
+    sampled_from: int | None = None,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.
 
@@ -194,10 +195,12 @@ def evaluate_ranking(
         threads: they call ``score`` side by side; on a device one does. None: see
             :func:`graphbox.native.thread_count`.
         watch: receives the number of queries ranked, and may stop the measurement.
+        sampled_from: number of queries of which these are a sample; None: they are all.
 
     Returns:
         ``recall@k``, ``ndcg@k``, ``hit@k``, ``coverage@k`` and ``arp@k`` of each k; ``mrr``, ``queries``,
-        ``positives``; and the figures of buckets and groups that have any.
+        ``positives``; and the figures of buckets and groups that have any. Of a sample ``queries_total``
+        and no ``coverage@k``, which grows with the number of lists.
 
     Raises:
         UsageError: no queries, no k, or scores of another shape, or a score that is NaN.
@@ -246,13 +249,16 @@ def evaluate_ranking(
     report: dict[str, float | int] = {}
     for length, shown_degree in zip(lengths, popularity.mean(axis=0).tolist(), strict=True):
         report |= _at(length, queries, places)
-        candidates = len(in_degree) - len(queries.excluded)
-        report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
+        if sampled_from is None:
+            candidates = len(in_degree) - len(queries.excluded)
+            report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
         report[f"arp@{length}"] = shown_degree
         for name, inside in of_positives.items():
             if inside.any():
                 report[f"recall@{length}_{name}"] = float(_found(places[inside], length).mean())
             report[f"positives_{name}"] = int(inside.sum())
+    if sampled_from is not None:
+        report["queries_total"] = sampled_from
     return report | {
         "mrr": float(reciprocal_rank.mean()),
         "queries": len(queries.queries),

@@ -186,15 +186,13 @@ def recommend_baselines(
     every = ranking_queries(view, split, fold)
     queries, groups = _bounded(every, split.edges_by_relation(fold), task.baseline_queries, seed)
     popularity = in_degree(view, split)
+    total = None if queries is every else len(every.queries)
 
     def measure(name: str, watch: Watch) -> dict[str, float | int]:
         score = RECOMMEND_BASELINES[name](view, split, task.category, watch.check)
-        report = evaluate_ranking(score, queries, popularity, k=task.k, positive_groups=groups, watch=watch)
-        if queries is every:
-            return report
-        # The share of candidates that appear in any list grows with the number of lists.
-        report.pop(f"coverage@{task.k}")
-        return {**report, "queries_total": len(every.queries)}
+        return evaluate_ranking(
+            score, queries, popularity, k=task.k, positive_groups=groups, watch=watch, sampled_from=total
+        )
 
     return {name: partial(measure, name) for name in baselines_of(split, task)}
 

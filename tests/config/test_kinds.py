@@ -100,9 +100,9 @@ def test_a_kind_of_another_package(tmp_path: Path) -> None:
     install_kind(tmp_path, "mine", KIND)
     assert (
         check(tmp_path, kind="mine", rate=0.25)
-        == "Settings(task=None, kind='mine', start_from=None, auto=(), tune=None, rate=0.25)"
+        == "Settings(task=None, kind='mine', start_from=None, tune=None, auto=(), rate=0.25)"
     )
-    assert "known keys: task, kind, start_from, auto, tune, rate" in check(tmp_path, kind="mine", speed=3)
+    assert "known keys: task, kind, start_from, tune, auto, rate" in check(tmp_path, kind="mine", speed=3)
     assert "expected a number, received the text 'fast'" in check(tmp_path, kind="mine", rate="fast")
     assert "did you mean `mine`?" in check(tmp_path, kind="mines")
 

@@ -204,7 +204,7 @@ def test_wrong_override(folder: Path, override: str, message: str) -> None:
 
 def test_a_message_that_says_what_was_received_says_it_once(folder: Path) -> None:
     error = str(refuse(folder, overrides=("models.walk.auto=[dim]",)))
-    assert "models.walk: expected settings that can be chosen, received `dim`\n" in error
+    assert "models.walk.auto: expected settings that can be chosen, received `dim`\n" in error
 
 
 # ------------------------------------------------------------------------------------- mistakes

@@ -1,4 +1,4 @@
-"""What the sections of all kinds of models have in common."""
+"""Base of the sections of all kinds of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from graphbox.config.choices import Candidate, Choices, DataFacts, Duration
@@ -76,34 +76,44 @@ class ModelSection(Section):
     trained the model is taken; either with `/MODEL` for a model of another name; or the folder of a model's
     checkpoints, which begins with `/`, `./` or `../`. The run has a model of the same kind and size, of the
     same task and seed. Rows are matched by original ids; nodes that came since get new ones."""
+    tune: Duration | None = None
+    """Time for a search of the settings in `auto` on the validation part, like `10min`; the model is what the
+    best ones made. Without it only a few settings that suit the data are compared."""
     auto: tuple[str, ...] | None = None
     """Settings that are chosen before the training, by the data and on the validation part. Default: those
     that the run file leaves out, of the ones that the kind can choose, or with `tune` of the ones that it can
     search. `[]`: none, so that all defaults count as they are here."""
-    tune: Duration | None = None
-    """Time for a search of the settings in `auto` on the validation part, like `10min`; the model is what the
-    best ones made. Without it only a few settings that suit the data are compared."""
 
-    @model_validator(mode="after")
-    def _check_auto(self) -> Self:
-        if self.auto is None:
-            # Frozen for others: what was left out is known here alone, and a dumped section has it.
-            object.__setattr__(
-                self, "auto", self.left_out(self.model_fields_set, tuned=self.tune is not None)
+    @field_validator("tune")
+    @classmethod
+    def _check_tune(cls, tune: float | None) -> float | None:
+        if tune is not None and not cls.SPACE:
+            raise PydanticCustomError(
+                "tune",
+                "expected no `tune`: this kind of model has no settings to search",
+                {"hint": "leave it out"},
             )
-        known = {*self.CHOSEN, *(self.SPACE if self.tune is not None else ())}
-        for name in self.auto or ():
+        return tune
+
+    @field_validator("auto")
+    @classmethod
+    def _check_auto(cls, auto: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        known = {*cls.CHOSEN, *(cls.SPACE if info.data.get("tune") is not None else ())}
+        for name in auto or ():
             if name not in known:
                 raise PydanticCustomError(
                     "auto",
                     "expected settings that can be chosen, received `{name}`",
                     {"name": name, "hint": f"these can: {', '.join(sorted(known)) or 'none'}"},
                 )
-        if self.tune is not None and not self.SPACE:
-            raise PydanticCustomError(
-                "tune",
-                "expected a kind of model with settings to search, received `{kind}`",
-                {"kind": self.kind, "hint": "leave `tune` out"},
+        return auto
+
+    @model_validator(mode="after")
+    def _fill_auto(self) -> Self:
+        if self.auto is None:
+            # Frozen for others: what was left out is known here alone, and a dumped section has it.
+            object.__setattr__(
+                self, "auto", self.left_out(self.model_fields_set, tuned=self.tune is not None)
             )
         return self
 

@@ -89,15 +89,11 @@ def next_baselines(
     most = task.baseline_queries
     queries = every if most == "all" else every.sample(most, seed)
     counts = item_counts(split, fold, items)
+    total = None if queries is every else len(every.queries)
 
     def measure(name: str, watch: Watch) -> dict[str, float | int]:
         score = NEXT_BASELINES[name](split, fold, items)
-        report = evaluate_ranking(score, queries, counts, k=task.k, watch=watch)
-        if queries is every:
-            return report
-        # The share of items that appear in any list grows with the number of lists.
-        report.pop(f"coverage@{task.k}")
-        return {**report, "queries_total": len(every.queries)}
+        return evaluate_ranking(score, queries, counts, k=task.k, watch=watch, sampled_from=total)
 
     names = NEXT_BASELINES if task.baselines is None else task.baselines
     return {name: partial(measure, name) for name in names}
