@@ -21,7 +21,7 @@ from graphbox.table.reference import check_reference, reference
 
 
 class TableModule(torch.nn.Module, abc.ABC):
-    """What all modules over tables have in common.
+    """Base class of all modules over tables.
 
     Rows are no parameters: a table applies its own optimizer to them at the end of ``backward()``, to each
     row once, with the sum of its gradients over all lookups of the backward pass. :class:`TableOptimizer`

@@ -27,7 +27,7 @@ _CHOICE_BYTES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """What a row on the device holds: the record of the native table (``csrc/table/row_layout.h``), in parts.
+    """Layout of a row on the device: the native record (``csrc/table/row_layout.h``), split in columns.
 
     Attributes:
         dim: values.
@@ -112,7 +112,7 @@ class ResidentRows:
 
     @property
     def changed(self) -> int:
-        """How many rows changed and were not written back."""
+        """Number of rows that changed and were not written back."""
         return int(torch.count_nonzero(self._is_changed))
 
     # --- The running operation
