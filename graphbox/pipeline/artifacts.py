@@ -35,7 +35,7 @@ def new_version(context: StageContext, stage: str, name: str) -> tuple[int, Path
 
 @dataclass(frozen=True)
 class MeasuredBy:
-    """What the metrics of a version are.
+    """Origin of a version's metrics.
 
     Attributes:
         metric: the one that decides which of two versions is better.
