@@ -27,7 +27,7 @@ _CATEGORY_SCALE = 0.1
 
 @dataclass(frozen=True)
 class FeatureSizes:
-    """What a model must know of a type's features to have parameters for them.
+    """Sizes of a type's features, which determine a model's parameters for them.
 
     Attributes:
         categories: number of codes of each categorical feature, the missing one included.
@@ -40,7 +40,7 @@ class FeatureSizes:
 
 @dataclass(frozen=True, eq=False)
 class LearntFeature:
-    """What a model knows of a feature from the nodes it learns of: so that others are read the same way.
+    """Statistics of a feature over the training nodes, so that later nodes are read the same way.
 
     Attributes:
         kind: how the feature is kept.

@@ -38,7 +38,7 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class EarlierModels:
-    """What a model takes from models of its run that are trained already.
+    """Outputs of trained models of the run that a model learns from.
 
     Attributes:
         teachers: of each teacher that classifies float32 [nodes, classes], its logits.

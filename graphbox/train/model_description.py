@@ -23,7 +23,7 @@ _COLUMN = "id"
 
 @dataclass(frozen=True, eq=False)
 class ModelDescription:
-    """What a model was trained on, and what its rows and weights belong to.
+    """Training data of a model, and the meaning of its rows and weights.
 
     Attributes:
         kind: kind of the model.

@@ -38,7 +38,7 @@ _FORMAT_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """What a training gave.
+    """Result of a training: rows, vectors and networks.
 
     Attributes:
         name: name of the model.

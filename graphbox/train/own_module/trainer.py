@@ -50,7 +50,7 @@ _EVALUATION_NODES = 1024
 
 
 class OwnModuleTrainer(TorchTrainer[Any]):
-    """What the trainings of a user's own module have in common; see the module.
+    """Base class of the trainers of a user's own module; see this Python module's docstring.
 
     Args:
         config: the model's section of the run file.
