@@ -34,7 +34,7 @@ Histogram: TypeAlias = "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]"
 
 
 class Writer(Protocol):
-    """What the reference needs of `graphbox.graph.format.FolderWriter`."""
+    """Part of `graphbox.graph.format.FolderWriter` that the reference needs."""
 
     def add(self, name: str, array: npt.NDArray[Any]) -> str: ...
 
@@ -117,7 +117,7 @@ class NodeIds:
 
 @dataclass(frozen=True)
 class AddedEdges:
-    """What became of one batch.
+    """Result of adding one batch of edges.
 
     Attributes:
         dangling_rows: int64, positions within the batch of edges left out, ascending; None when the ids are
@@ -129,7 +129,7 @@ class AddedEdges:
 
 @dataclass(frozen=True)
 class BuiltEdges:
-    """What became of all edges.
+    """Result of building all edges.
 
     Attributes:
         num_edges: edges written.
