@@ -181,7 +181,7 @@ class BuiltEdges:
         duplicate_examples: (source index, target index) of the first repeated edges in the order written.
         self_loop_examples: node index of the first edges that are self-loops in the order written.
         dangling_examples: the first dangling rows, counted over all that was added, from 0.
-        in_degrees: distinct in-degrees of all target nodes, 0 too, and how many nodes have each.
+        in_degrees: distinct in-degrees of all target nodes, 0 too, and the number of nodes of each.
         out_degrees: the same of all source nodes.
         arrays: name in the manifest of each array written: ``indptr``, ``indices``, the payload columns, and
             with ``csr`` also ``csr-indptr``, ``csr-indices``, ``csr-edge-ids``.

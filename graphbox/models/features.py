@@ -44,11 +44,11 @@ class LearntFeature:
 
     Attributes:
         kind: how the feature is kept.
-        categories: of a categorical one, its categories by code.
-        mean: of a number, of sign(x) log(1 + abs(x)) over the nodes where it is known.
+        categories: categories by code of a categorical feature.
+        mean: mean of a number, after sign(x) log(1 + abs(x)), over the nodes where it is known.
         deviation: likewise, 1 where all are equal.
         dim: length of a vector.
-        slots: of slots, the different values, ascending: int64.
+        slots: different values of slots, ascending: int64.
     """
 
     kind: FeatureKind

@@ -39,7 +39,7 @@ class MeasuredBy:
 
     Attributes:
         metric: the one that decides which of two versions is better.
-        measured_on: digest of what they were measured on; see `graphbox.workspace.ModelRecord`.
+        measured_on: digest of the data that they were measured on; see `graphbox.workspace.ModelRecord`.
     """
 
     metric: str

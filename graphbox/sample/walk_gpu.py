@@ -46,12 +46,12 @@ class DeviceWalk(NamedTuple):
     """Parameters of walks; see :func:`graphbox.sample.random_walk`.
 
     Attributes:
-        paths: of each metapath its steps.
+        paths: steps of each metapath.
         length: number of steps.
         p: return parameter of node2vec.
         q: in-out parameter.
         most_parallel: the most edges between two nodes; used with ``p`` and ``q``.
-        restart_probability: as there.
+        restart_probability: probability of a restart.
     """
 
     paths: Sequence[Sequence[DeviceWalkStep]]

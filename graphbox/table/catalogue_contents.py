@@ -17,7 +17,7 @@ class ListedSegment:
     Attributes:
         sequence: its number, which is its file's name too.
         is_erased: it holds keys that were erased, and no rows.
-        rows: how many rows, or keys, it holds.
+        rows: number of rows, or keys.
         live: a bit for each row, whether it counts, in 64-bit words. None, when written: as before.
     """
 

@@ -70,7 +70,7 @@ class SealedFile:
 
     Attributes:
         bytes: its size.
-        sha256: of its content.
+        sha256: digest of its content.
     """
 
     bytes: int
@@ -89,7 +89,7 @@ class Manifest:
         kind: see :data:`Kind`.
         contents: see :data:`Contents`.
         table: settings of the table, see :mod:`graphbox.table.checkpoint`.
-        chain: of a delta.
+        chain: chain of a delta, else None.
         parts: the files.
         live: the file :data:`LIVE`, where not all rows count.
     """

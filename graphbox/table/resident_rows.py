@@ -31,7 +31,7 @@ class RowForm:
 
     Attributes:
         dim: values.
-        dtype: of the values, float32 or float16.
+        dtype: type of the values, float32 or float16.
         state_columns: float32 of the optimizer's state; counts of steps are bits of uint32.
         counter_columns: shows, clicks, last seen pass and second, the latter as bits of uint32; or 0.
     """

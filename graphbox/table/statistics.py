@@ -13,13 +13,13 @@ class TableStatistics:
     """Contents of a table and its activity in this process; ``print`` shows them as a few lines.
 
     Attributes:
-        rows: in memory and on SSD.
+        rows: number of rows in memory and on SSD.
         nbytes: memory of rows and index in bytes.
         memory_bytes: the most memory the table may take, or None.
-        passes: that have ended.
+        passes: number of passes that have ended.
         skipped_gradients: pushed gradients that held NaN or infinity and were left out.
-        policies: what admission, eviction and shrinking did.
-        tier: where rows are and what moved; None for a table without a folder.
+        policies: counts of admission, eviction and shrinking.
+        tier: rows by tier and transfers; None for a table without a folder.
     """
 
     rows: int

@@ -412,7 +412,7 @@ class ClosedTable:
 
     Args:
         path: the folder.
-        reason: why the table cannot be used, and what to do.
+        reason: why the table cannot be used, and a remedy.
     """
 
     def __init__(

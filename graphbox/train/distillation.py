@@ -41,8 +41,8 @@ class EarlierModels:
     """Outputs of trained models of the run that a model learns from.
 
     Attributes:
-        teachers: of each teacher that classifies float32 [nodes, classes], its logits.
-        rankers: of each teacher that ranks its vectors.
+        teachers: logits of each teacher that classifies: float32 [nodes, classes].
+        rankers: vectors of each teacher that ranks.
         positions: float32 [nodes, width] by node type, rows of another model.
     """
 

@@ -69,7 +69,7 @@ class Outcome:
         best_value: the figure that was best then.
         validation: figures of the validation part of the state that it ended in, by their names in the log;
             of a model that was trained twice those of the first training. Empty: nothing was measured.
-        first: of a model that was trained twice the epochs, steps and seconds of the first training.
+        first: epochs, steps and seconds of the first training of a model that was trained twice.
     """
 
     epochs: int

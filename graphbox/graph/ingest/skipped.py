@@ -29,7 +29,7 @@ class Problem:
         place: ``file:line, column``.
         expected: the expected value.
         received: the value found.
-        hint: what to do about it.
+        hint: remedy.
     """
 
     place: str

@@ -2,7 +2,7 @@
 
 The formulas follow the import. It holds in memory: the program as it starts, batches that are read ahead,
 the ids of every node type with their hash index, and the edges of one edge type with the buffers that
-sorting needs. What exceeds the memory is spilled to disk in sorted runs and read once more when they are
+sorting needs. Data beyond the memory is spilled to disk in sorted runs and read once more when they are
 merged; so are edges at whose ends nodes are found while other edges are read.
 
 Memory peaks while as many edges as fit are sorted. The memory of batches counts then too: allocators keep
@@ -100,8 +100,8 @@ class ImportPlan:
         written_range_bytes: the least and the most that may be; where they are far apart, the samples of the
             tables leave open whether something must be spilled.
         free_bytes: free space of the disk.
-        topology_bytes: of the graph: size of a memory tier that holds all neighbour lists.
-        feature_bytes: the same of features.
+        topology_bytes: size of a memory tier that holds all neighbour lists.
+        feature_bytes: size of one that holds all features.
         ids_bytes: ids and their index, which are read through the page cache.
         seconds: time, about: low, likely, high.
         disk: measured rates of the disk.

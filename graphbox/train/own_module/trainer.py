@@ -54,7 +54,7 @@ class OwnModuleTrainer(TorchTrainer[Any]):
 
     Args:
         config: the model's section of the run file.
-        assignment: what it is trained for.
+        assignment: arguments of the training.
         inputs: types and sizes that the task adds to those of the graph.
         metric: figure that decides which state the model ends as.
 
