@@ -119,7 +119,7 @@ def test_the_watches_of_a_connection_are_limited(start_server: StartServer, tmp_
 
 
 class WatchingCall:
-    """Part of a call that watches use.
+    """Part of a call that health watches use.
 
     Attributes:
         sent: statuses sent by the server.

@@ -87,7 +87,7 @@ class BilinearSection(KnowledgeGraphSection):
     learning_rate: PositiveFloat = 0.3
     """Learning rate of the rows (Adagrad)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """Decay of the learning rate from its start to `final_learning_rate` of it."""
+    """Schedule of the learning rate, from its start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the learning rate that is left at the end of the schedule."""
 

@@ -15,7 +15,7 @@ class LearningRateSchedule(Section):
     """Schedule of the learning rates of a training."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Decay of the learning rates from their start to `final_learning_rate` of it."""
+    """Schedule of the learning rates, from their start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of the learning rates that is left at the end of the schedule."""
     warmup: _Share = 0.0

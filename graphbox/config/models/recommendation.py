@@ -67,7 +67,7 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     learning_rate: PositiveFloat = 0.02
     """Learning rate of the rows (Adam)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """Decay of the learning rate from its start to `final_learning_rate` of it."""
+    """Schedule of the learning rate, from its start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the learning rate that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.03

@@ -32,7 +32,7 @@ class ChangeTracker {
   // The same, also if the old changes are taken back.
   std::uint64_t oldest_sequence() const { return before_ ? before_->first_sequence : now_.first_sequence; }
 
-  // Memory with `rows` rows in memory.
+  // Memory of the tracker with `rows` rows in memory.
   std::size_t bytes_for(std::uint64_t rows) const {
     const std::size_t before = before_ ? before_->words() : 0;
     return is_on_ ? ((follows_rows_ ? 2 * ((rows + 63) / 64) : 0) + now_.erased.capacity() + before) * 8 : 0;

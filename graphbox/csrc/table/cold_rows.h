@@ -230,7 +230,7 @@ class ColdRows {
 
   // Entries for the catalogue from now on; after write_all().
   std::vector<ListedSegment> list();
-  // It says what list() said: what it no longer names is removed.
+  // The catalogue has the entries of list(): segments that it no longer names are removed.
   void listed();
 
   // Takes a segment that the catalogue names, with live rows as given (a bit each), or all if `live` is null, and

@@ -47,7 +47,7 @@ std::size_t state_per_value(Optimizer optimizer);
 bool has_accumulator(Optimizer optimizer);
 bool has_steps(Optimizer optimizer);
 
-// Optimizer state of a row beside its values, null where its optimizer needs it not.
+// Optimizer state of a row beside its values, null where its optimizer does not need it.
 struct RowState {
   float* accumulator;    // one number for the row
   std::uint32_t* steps;  // how often the row was updated; stays at its end
