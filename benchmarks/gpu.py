@@ -40,13 +40,13 @@ PAGE = FOLDER / "results" / "gpu.md"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one benchmark did.
+    """Result of one benchmark.
 
     Attributes:
-        name: of its module.
+        name: name of its module.
         purpose: the first line of its docstring.
-        figures: what it printed.
-        failure: why it ended early; None: it did not.
+        figures: printed figures.
+        failure: reason for an early end, or None.
     """
 
     name: str

@@ -223,7 +223,7 @@ def sample_of(node_type: str, nodes: torch.Tensor) -> Any:
 
 @dataclass(frozen=True)
 class NodesAlone:
-    """What of a sample its features are fetched by."""
+    """Nodes of a sample: the part by which features are fetched."""
 
     nodes: dict[str, torch.Tensor]
 

@@ -1,4 +1,4 @@
-"""How the benchmarks of a GPU measure and print: each figure beside a limit that is probed in the same run.
+"""Measurement and output of GPU benchmarks: each figure beside a limit that is probed in the same run.
 
 A benchmark ``gpu_*.py`` is a function that is given a :class:`GpuBench`, and ``run(__doc__, that_function)``.
 """
@@ -32,11 +32,11 @@ __all__ = ["GpuBench", "GpuMeasurement", "Limit", "run"]
 
 
 class Limit(NamedTuple):
-    """What a figure is a share of: a probe, or another system at the same work.
+    """Reference of a figure: a probe, or another system at the same work.
 
     Attributes:
-        name: of it.
-        rate: in the unit of the figure.
+        name: its name.
+        rate: its rate, in the unit of the figure.
     """
 
     name: str

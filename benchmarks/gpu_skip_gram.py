@@ -47,7 +47,7 @@ TABLES = ("center", "context")
 
 
 class Shape(NamedTuple):
-    """How much is learned; by default as the run file has it, for one pass."""
+    """Sizes of the training; by default as the run file has them, for one pass."""
 
     walks_per_node: int = 10
     length: int = 80

@@ -1,4 +1,4 @@
-"""What one import does in each system: edge lists with original ids become CSC arrays on disk.
+"""One import in each system: edge lists with original ids become CSC arrays on disk.
 
 Run as a process of its own, so that its memory and its writes are its own:
 
@@ -170,7 +170,7 @@ SYSTEMS: dict[str, tuple[Import, str]] = {
     "duckdb": (import_duckdb, "duckdb"),
     "pyg": (import_pyg, "torch_geometric.utils"),
 }
-"""How each system imports, and the module whose loading is not measured."""
+"""Import function of each system, and the module whose loading is not measured."""
 
 
 def _peak_memory_bytes() -> int:

@@ -53,7 +53,7 @@ _RELATIONS = {
 
 @dataclass(frozen=True)
 class Bench:
-    """What to run, and how to print it."""
+    """Options of the cases to run, and of their output."""
 
     as_json: bool
     only: str

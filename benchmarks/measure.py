@@ -1,4 +1,4 @@
-"""How the benchmarks of the native core measure and print: a line for each case and system."""
+"""Measurement and output of benchmarks of the native core: a line for each case and system."""
 
 from __future__ import annotations
 

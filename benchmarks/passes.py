@@ -107,7 +107,7 @@ def make_graph(path: Path, size_bytes: int, near_share: float = 0.0) -> Graph:
 
 @dataclass
 class Reads:
-    """What the disk had to give: for each group of reads the blocks wanted of a file, and all it has."""
+    """Reads from disk: for each group of reads the blocks wanted of a file, and all it has."""
 
     groups: list[tuple[float, float]] = field(default_factory=list)
 

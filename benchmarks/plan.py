@@ -1,7 +1,7 @@
-"""What `graphbox plan` predicts of imports beside what they take: memory, bytes on disk, written, seconds.
+"""Predictions of `graphbox plan` for imports beside measurements: memory, bytes on disk, written, seconds.
 
 Five sizes, each with the memory to hold it and with so little that it spills. One line for each figure:
-`system` is `plan` for what is predicted and `graphbox` for what was measured, `off` their relation.
+`system` is `plan` for predictions and `graphbox` for measurements, `off` their relation.
 
     python -m benchmarks.plan [--quick] [--json]
 """

@@ -1,8 +1,8 @@
-"""What `graphbox plan` predicts of trainings beside what they take: the most resident memory of the process.
+"""Predictions of `graphbox plan` for trainings beside measurements: the peak resident memory of the process.
 
 Five sizes for each kind of model, each training by the command line in a process of its own, over a graph
-that is there already. One line for each figure: `system` is `plan` for what is predicted and `graphbox` for
-what was measured, `off` their relation.
+that is there already. One line for each figure: `system` is `plan` for predictions and `graphbox` for
+measurements, `off` their relation.
 
     python -m benchmarks.plan_training [--quick] [--json] [--only KIND] [--folder DIR]
 """

@@ -58,7 +58,7 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is to read, and how much is read at once."""
+    """Sizes of the data and of the reads."""
 
     data_bytes: int
     warm_bytes: int

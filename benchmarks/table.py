@@ -59,7 +59,7 @@ CASES = ("memory", "lookup", "train", "small", "large-batch", "autograd", "bags"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is, and how much is measured."""
+    """Sizes of the tables and of the measurements."""
 
     rows: int
     small_rows: int = 1_000_000

@@ -1,4 +1,4 @@
-"""What else trains embeddings on a CPU: torch, torch behind a dictionary, FBGEMM; and the keys for all."""
+"""Other systems that train embeddings on a CPU: torch, torch behind a dictionary, FBGEMM; and keys."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Peer(Protocol):
 
     name: str
     slowness: int
-    """How many times fewer batches are enough to measure it."""
+    """Factor by which fewer batches are enough to measure it."""
 
     def lookup(self, workload: Workload, batch: int) -> None:
         """Look a batch up."""

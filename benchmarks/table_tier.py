@@ -52,7 +52,7 @@ CASES = ("evict", "cold", "pass", "update", "step")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is, and how much is measured."""
+    """Sizes of the tables and of the measurements."""
 
     rows: int
     batch_size: int = 65_536

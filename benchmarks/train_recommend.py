@@ -45,7 +45,7 @@ PEER_BATCH, PEER_LAYERS, PEER_DIM, PEER_RATE, PEER_DECAY = 2048, 3, 64, 1e-3, 1e
 
 @dataclass(frozen=True)
 class Held:
-    """What both systems learn from and are ranked on."""
+    """Training data and queries that both systems get."""
 
     view: GraphView
     split: RecommendSplit

@@ -59,7 +59,7 @@ models:
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is."""
+    """Sizes of the stream."""
 
     chunks: int
     rows: int

@@ -48,7 +48,7 @@ TABLE_ROW_BYTES = WIDTH * 4 + 4 + 20
 
 @dataclass(frozen=True)
 class Input:
-    """What is trained on, and how many bytes its parts take."""
+    """Graph and task of the trainings, and the bytes of their parts."""
 
     graph: Graph
     split: ClassifySplit

@@ -55,9 +55,9 @@ Wanted = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Walked:
-    """What a system did: in how many seconds, of wall and processor, and what came of it.
+    """Result of a system: seconds of wall and processor, pairs and rows.
 
-    ``learning_seconds`` is the part after the walks were there, where that is known.
+    ``learning_seconds`` is the time after the walks were made, where that is known.
     """
 
     seconds: float

@@ -59,7 +59,7 @@ def attributed(graph: Rmat) -> Attributed:
 
 @dataclass(frozen=True)
 class Bench:
-    """How to run the cases.
+    """Options of the cases to run, and of their output.
 
     Attributes:
         as_json: print JSON lines.

@@ -66,14 +66,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a compressed model may cost and must reach. Each limit may be left out.
+    """Limits on a compressed model. Each may be left out.
 
     Attributes:
-        max_size_bytes: of the whole version.
+        max_size_bytes: size of the whole version.
         max_p50: median latency of one call on the target.
         max_p99: 99th percentile of the latency of one call on the target.
         minimums: least values of metrics on the validation part.
-        max_drop: of the deciding metric.
+        max_drop: drop of the deciding metric.
     """
 
     max_size_bytes: int | None = None

@@ -149,7 +149,7 @@ _BLOCK_ROWS: Final = 65_536
 
 @dataclass(frozen=True)
 class TableError:
-    """How far decoded rows are from the original ones.
+    """Error of decoded rows against the original ones.
 
     Attributes:
         max_absolute: largest difference of an element.

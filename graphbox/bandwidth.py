@@ -1,4 +1,4 @@
-"""What a GPU was measured to read and copy: the bounds of its kernels, and what placement decides by."""
+"""Measured read and copy rates of a GPU: the bounds of its kernels, and the input of placement."""
 
 from __future__ import annotations
 

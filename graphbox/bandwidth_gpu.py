@@ -21,11 +21,11 @@ from graphbox.device import check_device
 from graphbox.errors import DoesNotFitError, UsageError
 
 Place: TypeAlias = Literal["device", "pinned"]
-"""What is read: the GPU's own memory, or pinned host memory, which it reads by itself."""
+"""Memory that is read: the GPU's own, or pinned host memory, which it reads by itself."""
 Direction: TypeAlias = Literal["host_to_device", "device_to_host", "device_to_device"]
 
 SECTOR_BYTES = 32
-"""What a GPU reads at the least."""
+"""Smallest read of a GPU."""
 REPEATS = 5
 
 _WORD_BYTES = 4

@@ -1,4 +1,4 @@
-"""What kernels on a GPU find here: driver, PyTorch, Triton, devices; what is missing, and what helps."""
+"""Report of GPU support on this machine: driver, PyTorch, Triton, devices; missing parts, with remedies."""
 
 from __future__ import annotations
 

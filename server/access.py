@@ -41,11 +41,11 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request.
+    """Authenticated sender of a request.
 
     Attributes:
         name: name of the token.
-        scopes: what it may do.
+        scopes: permitted scopes.
     """
 
     name: str

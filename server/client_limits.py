@@ -20,11 +20,11 @@ MOST_CLIENTS = 10_000
 
 
 class ClientState:
-    """What is remembered of a client.
+    """Rate and concurrency state of a client.
 
     Attributes:
         tokens: requests that it may send at once.
-        at_s: when they were counted, by `time.monotonic`.
+        at_s: time at which they were counted, by `time.monotonic`.
         pending: requests that wait for an answer.
     """
 

@@ -21,10 +21,10 @@ _MAX_VERBOSE_LEVEL = 255
 
 
 class LogSettings:
-    """Which records of the server are logged, in all workers; those of the audit log always are.
+    """Log levels of the server, in all workers; records of the audit log are always written.
 
     ``log_info``, ``log_warning`` and ``log_error`` switch single levels, ``log_verbose_level`` from 1 that of
-    debugging. Before the first change they are what the server was started with.
+    debugging. Before the first change they are as at the server's start.
 
     Args:
         document: shared by the workers.

@@ -29,7 +29,7 @@ _VARIABLE = "env:"
 
 @dataclass(frozen=True)
 class _Secret:
-    """What a client presents for a category."""
+    """Header with which a client proves access to a category."""
 
     header: bytes
     value: bytes

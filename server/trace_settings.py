@@ -32,10 +32,10 @@ _MAX_MODELS = 1024
 
 
 class TraceSettings:
-    """Which requests are traced, in all workers; settings of a model win over those of all models.
+    """Sampling of traces of requests, in all workers; settings of a model override those of all models.
 
     ``trace_level`` is ``OFF`` or ``TIMESTAMPS``, ``trace_rate`` the number of requests to a worker of which
-    one is traced, ``trace_count`` how many traces remain (-1: any number).
+    one is traced, ``trace_count`` the number of remaining traces (-1: any).
 
     Args:
         document: shared by the workers.

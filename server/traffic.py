@@ -1,4 +1,4 @@
-"""Which requests go to the canary of a model, and which are repeated on its shadow."""
+"""Assignment of requests to the canary of a model, and of copies to its shadow."""
 
 from __future__ import annotations
 

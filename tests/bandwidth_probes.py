@@ -1,4 +1,4 @@
-"""What holds for the probes wherever kernels run: they read what they count, once, and all over the place."""
+"""Tests of the probes on any device: they read each counted byte once, from all over the memory."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ _ADDRESS = re.compile(r"\[[^]]*\]")
 
 @dataclass(frozen=True)
 class CompiledLaunch:
-    """What a launch became.
+    """Compiled code of a launch.
 
     Attributes:
         kernel: its name.
-        arguments: of the launch, as JSON holds them.
-        accesses: how many instructions of each kind and width read or write the memory of the device.
+        arguments: arguments of the launch, as JSON holds them.
+        accesses: number of instructions that access the memory of the device, by kind and width.
     """
 
     kernel: str
@@ -145,7 +145,7 @@ def _compile_all(launches: Sequence[dict[str, Any]], cache: Path) -> list[Compil
 
 @dataclass
 class _Pointer:
-    """What a launch asks of a tensor."""
+    """Tensor stand-in with the members that a launch reads."""
 
     dtype: Any
     address: int

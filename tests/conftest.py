@@ -1,4 +1,4 @@
-"""What holds for all tests: examples of hypothesis take as long as they take, kernels run on the CPU.
+"""Settings of all tests: hypothesis has no time limit for examples, kernels run on the CPU.
 
 So do trainings: where kernels are interpreted, no test sees a GPU. Tests of a GPU do without hypothesis and
 pytest-timeout, which an environment made for PyTorch may lack.

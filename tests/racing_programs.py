@@ -38,17 +38,17 @@ _MEANT = {
 
 @dataclass(frozen=True, eq=False)
 class _Access:
-    """What one operation of a program touches.
+    """Memory accesses of one operation of a program.
 
     Attributes:
         program: its number in the launch.
         kind: read, written or atomic.
-        part: how many barriers the program met before.
-        line: where the operation is in the source.
+        part: number of barriers that the program met before.
+        line: place of the operation in the source.
         is_repeated: whether several warps hold the operation's tensor, which all read it.
         addresses: int64 [n].
-        lanes: int64 [n], which places of the operation's tensor they are.
-        values: uint64 [n], of what is written, bit by bit.
+        lanes: int64 [n], place of each in the operation's tensor.
+        values: uint64 [n], written values, bit by bit.
     """
 
     program: int
@@ -63,11 +63,11 @@ class _Access:
 
 @dataclass
 class Races:
-    """What was found.
+    """Races that were found.
 
     Attributes:
-        found: how two accesses race, each once.
-        launches: how many launches were watched.
+        found: descriptions of two accesses that race, each once.
+        launches: number of launches that were watched.
     """
 
     found: dict[str, None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which device a name means, with and without GPUs."""
+"""Devices by name, with and without GPUs."""
 
 from __future__ import annotations
 

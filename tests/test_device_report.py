@@ -1,4 +1,4 @@
-"""What is said of GPUs: of none, of those that cannot be used and why, and of those that can."""
+"""Reports of GPUs: of none, of those that cannot be used and why, and of those that can."""
 
 from __future__ import annotations
 

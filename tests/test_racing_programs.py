@@ -1,4 +1,4 @@
-"""What is found of races, and what is none."""
+"""Detection of races: programs with and without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set of the quality benchmark is: its files, its run file, and what is measured how."""
+"""Definition of a data set of the quality benchmark: its files, its run file, its figures and protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DataSet", "Figure", "Job", "Measured", "Prepare", "reported"]
 _SOURCE = Path(__file__).parents[2]
 
 Measured = Mapping[str, float]
-"""What one seed reached, by name of the figure."""
+"""Figures of one seed, by name."""
 
 Prepare = Callable[[Path, Path], None]
 """Makes the tables of a run file, in the second folder, of published files, in the first."""

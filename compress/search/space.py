@@ -35,11 +35,11 @@ Choice = str | int | float
 
 @dataclass(frozen=True)
 class CodecCost:
-    """What a codec costs a table.
+    """Size and error of a table with a codec.
 
     Attributes:
-        nbytes: of the table.
-        error: relative, of the rows.
+        nbytes: size of the table.
+        error: relative error of the rows.
     """
 
     nbytes: int

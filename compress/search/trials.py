@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def figures(self) -> Figures:
-        """What limits are about."""
+        """Figures to compare with limits."""
         return Figures(self.size_bytes, self.latency, self.metrics)
 
     def as_dict(self) -> dict[str, Any]:

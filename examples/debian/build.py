@@ -96,7 +96,7 @@ class Stanza:
 
 @dataclass
 class Summary:
-    """What was read, written and dropped, by kind."""
+    """Counts of rows and files read, written and dropped, by kind."""
 
     files: list[str] = field(default_factory=list)
     stanzas: int = 0

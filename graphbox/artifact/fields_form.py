@@ -1,4 +1,4 @@
-"""How rows of a user's own columns become the feeds of a model of clicks."""
+"""Feeds of a model of clicks, from rows of a user's own columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How original ids, or rows of columns, become the model's feeds: the content of ``preprocess.json``."""
+"""Feeds of a model, from original ids or rows of columns: the content of ``preprocess.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How questions about a knowledge graph become the feeds of the model that answers them."""
+"""Feeds of a model of a knowledge graph, from queries."""
 
 from __future__ import annotations
 

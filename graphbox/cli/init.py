@@ -16,7 +16,7 @@ _RUN_FILE = "graphbox.yaml"
 
 
 class Template(StrEnum):
-    """What a run file is for."""
+    """Template of a run file, by its purpose."""
 
     WALK = "walk"
     RECOMMEND = "recommend"

@@ -107,7 +107,7 @@ def predict(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is to be predicted.
+    """Input of a prediction.
 
     Attributes:
         rows: table of rows.

@@ -28,7 +28,7 @@ from graphbox.server.settings import Settings
 __all__ = ["ENVIRONMENT_PREFIX", "print_options", "read_options", "with_settings"]
 
 ENVIRONMENT_PREFIX = "GRAPHBOX_SERVE"
-"""What the environment variables of the options start with, before an underscore."""
+"""Prefix of the options' environment variables, before an underscore."""
 
 # Settings that the command has options of other names or forms for.
 _IN_OTHER_WORDS = frozenset(

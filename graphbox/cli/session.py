@@ -1,4 +1,4 @@
-"""What all commands share: global options, where the workspace is, and how answers are printed."""
+"""Base of all commands: global options, the workspace's location, and printing of answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Color(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """How much to log on standard error."""
+    """Verbosity of the log on standard error."""
 
     DEBUG = "debug"
     INFO = "info"

@@ -90,7 +90,7 @@ def is_run_file(source: str) -> bool:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table of edges is read, as options say it; None where an option was not given."""
+    """Options that describe a table of edges; None where an option was not given."""
 
     name: str | None
     type: str | None

@@ -160,7 +160,7 @@ def precisions_by_table(given: RowPrecision | dict[str, RowPrecision]) -> dict[s
 
 
 class SearchConfig(Section):
-    """What a compressed model may cost and must reach, and how many models are tried."""
+    """Limits on a compressed model, and the number of models that are tried."""
 
     max_size: ByteSize | None = None
     """Largest size of the model version in bytes."""
@@ -182,7 +182,7 @@ class SearchConfig(Section):
 
 
 class CompressConfig(Section):
-    """How an artifact becomes smaller, and how much worse it may become."""
+    """Compression of an artifact, and limits on its loss of quality."""
 
     dense: Literal["auto", "float32", "float16", "int8", "int8_static", "int8_weights", "int4_weights"] = (
         "auto"

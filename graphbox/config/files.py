@@ -1,4 +1,4 @@
-"""Which local files a path of the run file names: one, the parts in a folder, or those a pattern matches."""
+"""Local files that a path of the run file names: one, the parts in a folder, or the matches of a pattern."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class NodesConfig(Section):
     relative to `graph.root`. Without it the nodes are the distinct ids met at the ends of edges, in order of
     first appearance."""
     format: TableFormat = "auto"
-    """How the table is written; without it the file's suffix decides."""
+    """File format of the table; without it the file's suffix decides."""
     # Not strict: what went through _empty_section is a list of Python, which strictness takes for no tuple.
     columns: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] | None = None
     """Names of the columns of a text file that has no header line."""
@@ -38,7 +38,7 @@ class NodesConfig(Section):
     """Column that holds the original id (string or 64-bit integer), unique within the node type. `null`: the
     rows have none, as those of a log, and are numbered from 0."""
     id_type: Literal["string", "int64"] | None = None
-    """What the ids are; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
+    """Type of the ids; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
     features: dict[str, FeatureKind] = Field(default_factory=dict)
     """Columns to import as node features, and how each is read."""
     list_separator: ListSeparator | None = None
@@ -77,7 +77,7 @@ class EdgesConfig(Section):
     """Table with a row for each edge: a file, a folder or pattern (`edges/*.parquet`) of parts, or a URL,
     relative to `graph.root`."""
     format: TableFormat = "auto"
-    """How the table is written; without it the file's suffix decides."""
+    """File format of the table; without it the file's suffix decides."""
     columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Names of the columns of a text file that has no header line."""
     source: str = "source"

@@ -1,4 +1,4 @@
-"""What `processes` of a run file cannot be: models that several processes cannot train together."""
+"""Check of `processes` in a run file: models that several processes cannot train together."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ PromotionRule = Literal["never", "if_better", "always"]
 
 
 class ExportConfig(Section):
-    """How a trained model becomes an artifact."""
+    """Export of a trained model to an artifact."""
 
     model: Name
     """Trained model, a key of `models`."""
@@ -54,7 +54,7 @@ class ExportConfig(Section):
 
 
 class BenchConfig(Section):
-    """What is measured on each artifact of the run."""
+    """Measurements of each artifact of the run."""
 
     batch_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1, 32, 256)
     """Batch sizes."""
@@ -98,7 +98,7 @@ class RunConfig(Section):
     graph: GraphConfig
     """The graph and its source files."""
     tasks: dict[Name, TaskConfig] = Field(default_factory=dict)
-    """What the embeddings are for, by name."""
+    """Tasks of the embeddings, by name."""
     models: dict[Name, ModelConfig] = Field(default_factory=dict)
     """Models to train, by name, in this order; without any the run ends with the imported graph."""
     stream: StreamConfig = StreamConfig()

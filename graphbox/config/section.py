@@ -1,4 +1,4 @@
-"""What all sections of the run file share: strictness, and the types of names."""
+"""Base class of all sections of the run file, and the types of names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
-"""What graphs, tasks, models and runs may be called: they become names of folders."""
+"""Names of graphs, tasks, models and runs: they become names of folders."""
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 

@@ -61,14 +61,14 @@ class StreamConfig(Section):
     drop_rows_after_chunks: PositiveInt | None = None
     """Chunks after which a row of a table is dropped that none of them has changed; never when absent."""
     serving: Literal["float32", "float16", "int8"] = "float32"
-    """What values of rows are kept as for serving."""
+    """Type in which values of rows are stored for serving."""
     output: str | None = None
     """Folder of the tables for serving; `serving` in the run's folder when absent."""
     irregular: Literal["refuse", "skip"] = "refuse"
-    """What becomes of a chunk that comes after a later one, or that changed after it was learnt: the training
-    stops and says so, or continues without it and says so."""
+    """Handling of a chunk that comes after a later one, or that changed after it was learnt: the training
+    stops with an error, or reports the chunk and continues without it."""
     poll_seconds: PositiveFloat = 1.0
-    """How often the folder is looked into while a chunk is waited for."""
+    """Interval at which the folder is checked while the training waits for a chunk."""
     until_idle_seconds: Annotated[float, Field(ge=0.0)] | None = None
     """End when no chunk has come for so long; 0: when none is there. When absent: wait for ever."""
 

@@ -36,12 +36,12 @@ class TrainedClicks(Protocol):
 
     @property
     def fields(self) -> Fields:
-        """What is read of a row."""
+        """Fields of a row that the model reads."""
         ...
 
     @property
     def scale(self) -> NumberScale:
-        """What is known of numbers."""
+        """Statistics of the numbers, for their normalization."""
         ...
 
     @property

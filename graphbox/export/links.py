@@ -18,7 +18,7 @@ _KEYS_AT_ONCE = 1 << 20
 
 
 class KnownEdges(Protocol):
-    """What a model saw of a graph."""
+    """Part of a graph that a model saw."""
 
     @property
     def edge_types(self) -> list[EdgeType]:

@@ -20,7 +20,7 @@ _SINGLE_NODES = 16
 
 @dataclass(frozen=True)
 class ParityBounds:
-    """How an exported model is compared with the trained one.
+    """Bounds on the difference between an exported model and the trained one.
 
     Attributes:
         rows: most real inputs to compare, evenly spread over all.

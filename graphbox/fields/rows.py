@@ -81,18 +81,18 @@ class Field:
 
     @property
     def num_bags(self) -> int:
-        """How many bags of keys a row has of it."""
+        """Number of bags of keys of this field in a row."""
         return (self.window or 1) if self.dim is None else 0
 
     @property
     def num_dense(self) -> int:
-        """How many numbers of it enter the network: a number, and whether it is missing."""
+        """Number of inputs of the network from this field: for a number itself and whether it is missing."""
         return (2 if self.is_number else 0) if self.dim is None else self.dim
 
 
 @dataclass(frozen=True, eq=False)
 class NumberScale:
-    """What is known of numbers, from the rows that were learnt from alone.
+    """Statistics of numbers, from the training rows alone.
 
     Attributes:
         mean: float64 [numbers], mean of each, after sign(x) log(1 + abs(x)); of vectors as they are.
@@ -176,7 +176,7 @@ class Fields:
 
     @property
     def bags(self) -> dict[str, range]:
-        """Which bags of a row are of each field; features that are vectors themselves have none."""
+        """Bags of a row, by field; features that are vectors themselves have none."""
         ends = np.cumsum([field.num_bags for field in self._keyed]).tolist()
         return {
             field.name: range(end - field.num_bags, end) for field, end in zip(self._keyed, ends, strict=True)
@@ -184,7 +184,7 @@ class Fields:
 
     @property
     def num_dense(self) -> int:
-        """How many numbers a row has: of numbers themselves, whether they are missing, and of vectors."""
+        """Number of dense inputs of a row: numbers themselves, whether they are missing, and vectors."""
         return sum(field.num_dense for field in self.fields)
 
     # ---------------------------------------------------------------------------------- rows

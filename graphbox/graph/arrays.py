@@ -83,7 +83,7 @@ _MAKERS: dict[tuple[str, int], Callable[[npt.NDArray[Any], str], Column]] = {
     ("i", 2): _equal_slots,
     ("u", 2): _equal_slots,
 }
-"""How arrays become features, by kind of dtype and number of dimensions."""
+"""Conversions of arrays to features, by kind of dtype and number of dimensions."""
 
 
 def _slots(offsets: npt.NDArray[Any], values: npt.NDArray[Any], num_rows: int, where: str) -> Column:

@@ -23,7 +23,7 @@ from graphbox.id_index import id_buffers, valid_rows
 from graphbox.native import thread_count
 
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
-"""What one row of a column is: a number, or an array of numbers of this shape."""
+"""Type of one row of a column: a number, or an array of numbers of this shape."""
 
 Histogram: TypeAlias = tuple[Int64Array, Int64Array]
 """Distinct degrees, ascending, and how many nodes have each."""
@@ -63,7 +63,7 @@ class NodeIds:
 
     @property
     def native(self) -> _core.NodeIds:
-        """What the native edge builder takes."""
+        """Handle for the native edge builder."""
         return self._native
 
     @property
@@ -158,7 +158,7 @@ def _adopt(writer: FolderWriter, name: str, written: _Written) -> str:
 
 @dataclass(frozen=True)
 class AddedEdges:
-    """What became of one batch.
+    """Result of adding one batch of edges.
 
     Attributes:
         dangling_rows: int64, positions within the batch of edges left out, ascending; None when the ids are
@@ -170,7 +170,7 @@ class AddedEdges:
 
 @dataclass(frozen=True)
 class BuiltEdges:
-    """What became of all edges.
+    """Result of building all edges.
 
     Attributes:
         num_edges: edges written.
@@ -181,7 +181,7 @@ class BuiltEdges:
         duplicate_examples: (source index, target index) of the first repeated edges in the order written.
         self_loop_examples: node index of the first edges that are self-loops in the order written.
         dangling_examples: the first dangling rows, counted over all that was added, from 0.
-        in_degrees: distinct in-degrees of all target nodes, 0 too, and how many nodes have each.
+        in_degrees: distinct in-degrees of all target nodes, 0 too, and the number of nodes of each.
         out_degrees: the same of all source nodes.
         arrays: name in the manifest of each array written: ``indptr``, ``indices``, the payload columns, and
             with ``csr`` also ``csr-indptr``, ``csr-indices``, ``csr-edge-ids``.

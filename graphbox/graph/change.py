@@ -1,4 +1,4 @@
-"""What appended rows and removals do to a graph, worked out against the graph as it is."""
+"""Effects of appended rows and of removals, computed against the current graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EdgeRows:
 
 @dataclass(frozen=True)
 class AddedNodes:
-    """What became of the rows of a node table.
+    """Counts of the rows of a node table, by outcome.
 
     Attributes:
         rows: rows read, skipped ones among them.
@@ -275,13 +275,13 @@ def recode(column: Column, known: pa.Array | None) -> tuple[Column, pa.Array]:
 
 @dataclass(frozen=True, eq=False)
 class AddedEdges:
-    """What became of the rows of an edge table.
+    """Edges that a table adds, and rows that it does not.
 
     Attributes:
-        change: what the change adds.
+        change: the added edges.
         dangling: rows with an end that is missing or no node.
         duplicate: rows that repeat an edge, of the table or of the graph.
-        self_loops: added edges from a node to itself.
+        self_loops: number of added edges from a node to itself.
     """
 
     change: EdgeChange

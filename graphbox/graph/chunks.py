@@ -23,18 +23,18 @@ from graphbox.graph.store import Graph
 
 _START = "start"
 _REMEMBERED_CHUNKS = 1000
-"""How many of the last chunks a stream remembers unless it is told otherwise."""
+"""Default number of chunks that a stream remembers: the last ones."""
 
 
 @dataclass(frozen=True)
 class ChunkLabel:
-    """Which chunk an append is.
+    """Identity of an appended chunk.
 
     Attributes:
-        number: of the chunk in its stream, from 0.
-        name: what it is called.
-        digest: of its content.
-        stamp: of the names, sizes and times of change of its files: while it is the same, so is the content.
+        number: number of the chunk in its stream, from 0.
+        name: its name.
+        digest: digest of its content.
+        stamp: stamp of the names, sizes and modification times of its files: equal stamps mean equal content.
     """
 
     number: int
@@ -226,7 +226,7 @@ def begin_stream(
 
 @dataclass(frozen=True)
 class ExpireReport:
-    """What expired.
+    """Removals of expired nodes and edges.
 
     Attributes:
         nodes: nodes that were removed, by node type.

@@ -52,7 +52,7 @@ class Column:
 
     @cached_property
     def spec(self) -> FeatureSpec:
-        """What the array holds."""
+        """Kind, categories and dimension of the feature."""
         return FeatureSpec(
             kind=self.kind,
             categories=None if self.categories is None else tuple(self.categories.to_pylist()),
@@ -197,4 +197,4 @@ class SegmentedColumn:
 
 
 FeatureValues: TypeAlias = npt.NDArray[Any] | Lists
-"""What a feature is read as: one entry per row, or lists."""
+"""Values of a feature as read: one entry per row, or lists."""

@@ -33,11 +33,11 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class CompactReport:
-    """What a compaction did.
+    """Result of a compaction.
 
     Attributes:
         path: the graph's folder.
-        changes: how many changes became part of the base.
+        changes: number of changes merged into the base.
         before_bytes: bytes of all arrays before.
         after_bytes: bytes of all arrays after.
         seconds: time taken.

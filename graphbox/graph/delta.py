@@ -42,21 +42,20 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, and how many of how many tables are done."""
 
 Compaction: TypeAlias = Literal["auto", "background", "never"]
-"""What appending does when :func:`~graphbox.graph.compact.needs_compaction` says so: ``auto`` compacts the
-graph before it returns, ``background`` in a thread while the caller goes on, ``never`` leaves it."""
+"""Compaction on append where :func:`~graphbox.graph.compact.needs_compaction` holds: ``auto`` compacts before
+the append returns, ``background`` in a thread, ``never`` not at all."""
 
 _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class AppendReport:
-    """What appending did.
+    """Result of an append.
 
     Attributes:
         name: name of the graph.
         path: its folder.
-        nodes: what became of the rows of node tables, and how many nodes were met at the ends of edges, by
-            node type.
+        nodes: counts of the rows of node tables, and of the nodes met at the ends of edges, by node type.
         edges: one report for each edge table.
         size_bytes: bytes written for the change.
         seconds: time taken.
@@ -88,14 +87,14 @@ class AppendReport:
 
 @dataclass(frozen=True)
 class RemoveReport:
-    """What removing did.
+    """Result of a removal.
 
     Attributes:
         name: name of the graph.
         path: its folder.
         nodes: number of removed nodes, by node type.
         edges: number of removed edges, those of removed nodes among them, by edge type.
-        absent: how many of the given nodes and edges were not there, by node type or edge type.
+        absent: number of the given nodes and edges that were not found, by node type or edge type.
         examples: the first of these in words.
         seconds: time taken.
     """
@@ -440,7 +439,7 @@ def remove(
 
 
 class _Removal:
-    """What one removal takes out of a graph."""
+    """Nodes and edges that one removal takes out of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

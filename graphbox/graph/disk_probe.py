@@ -1,4 +1,4 @@
-"""How fast the disk of a folder reads and writes now, measured with a short file."""
+"""Current read and write rates of a folder's disk, measured with a short file."""
 
 from __future__ import annotations
 

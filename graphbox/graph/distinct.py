@@ -1,12 +1,12 @@
-"""How many distinct values a column has: exactly or nearly from all of it, or estimated from blocks of rows.
+"""Number of distinct values of a column: counted or sketched in full, or estimated from blocks of rows.
 
 A sketch of all values is preferred where they can be read in a moment: no estimate from a sample of rows can
 promise a small error on every input (Charikar, Chaudhuri, Motwani and Narasayya, "Towards estimation error
 guarantees for distinct values", PODS 2000), while a sketch has the same small error on all.
 
-Of larger tables blocks of rows from all over are looked at. What counts is in how many blocks a value occurs,
-not in how many rows: rows beside each other are often alike, as in a table sorted by one of its columns, and
-blocks at places of their own are not.
+Larger tables are sampled by blocks of rows from all over. The estimate uses the number of blocks in which a
+value occurs, not the number of rows: adjacent rows are often alike, as in a table sorted by one of its
+columns, while blocks at separate places are not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_TEXT = (1 << _LENGTH_BITS) - 1
 _SMALLEST_RATIO = 0.01
 _DOUBT_PER_DOUBLING = 0.02
 _DEVIATIONS = 3
-"""How many standard deviations a range goes to either side."""
+"""Half width of a range, in standard deviations."""
 _PARTS = (0.125, 0.25, 0.5, 1.0)
 
 

@@ -21,7 +21,7 @@ from graphbox.native import thread_count
 from graphbox.words import counted
 
 IdsLike: TypeAlias = Sequence[str] | Sequence[int] | npt.NDArray[Any] | pa.Array
-"""What a caller may give as original ids."""
+"""Original ids as callers pass them."""
 
 _EXAMPLES = 5
 _MAX_CANDIDATES = 2000

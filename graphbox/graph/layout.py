@@ -1,4 +1,4 @@
-"""What a graph's manifest says of nodes and edges: written from tables, and read back into them."""
+"""Manifest entries of nodes and edges: written from tables, and read back into them."""
 
 from __future__ import annotations
 

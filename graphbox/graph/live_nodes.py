@@ -22,7 +22,7 @@ _NO_ROWS = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class NodeChange:
-    """What one change of a graph did to the nodes of one type.
+    """Nodes of one type that one change of a graph added, updated and removed.
 
     Attributes:
         first: index of the first node that it added.

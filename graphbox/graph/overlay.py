@@ -1,4 +1,4 @@
-"""What changes did to the lists of one direction: rows that they touched, and the new lists of these."""
+"""Changed neighbour lists of one direction: the rows that changes touched, and their new lists."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Overlay:
 
 @dataclass(frozen=True, eq=False)
 class TouchedRows:
-    """What changes did to the rows of one direction.
+    """Edges that changes added to the rows of one direction, and rows that lost edges.
 
     Attributes:
         rows: int64 [n], ascending: the row of each added edge ...

@@ -23,7 +23,7 @@ IndexArray: TypeAlias = npt.NDArray[np.int32 | np.int64]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 FeatureKind: TypeAlias = Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
-"""How a feature is read and kept: float32, int64, int32 codes, bool, float32 [n, dim], or lists of int64."""
+"""Kind of a feature: float32, int64, int32 codes, bool, float32 [n, dim], or lists of int64."""
 
 IdType: TypeAlias = Literal["string", "int64"]
 
@@ -155,7 +155,7 @@ class CSR:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a feature's array holds.
+    """Kind, categories and dimension of a feature's array.
 
     Attributes:
         kind: ``number`` float32 with NaN where missing; ``integer`` int64; ``categorical`` int32 codes

@@ -31,7 +31,7 @@ _BLOCK_EDGES = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class EdgeChange:
-    """What one change of a graph did to the edges of one type.
+    """Edges of one type that one change of a graph added and removed.
 
     Attributes:
         first: id of the first edge that it added.
@@ -42,7 +42,7 @@ class EdgeChange:
         features: further columns of these edges.
         categories: categories that it added after those before, by feature.
         removed: int64, ascending: ids of the edges that it removed.
-        imported: what it read, kept and skipped, by kind.
+        imported: counts of rows read, kept and skipped, by kind.
     """
 
     first: int
@@ -185,7 +185,7 @@ class LiveEdgeTable(OwnEdges):
 
     @property
     def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
-        """Which of ``weight`` and ``timestamp`` the edges have; nothing is read."""
+        """Columns that the edges have, of ``weight`` and ``timestamp``; nothing is read."""
         return columns_of(part for _, part in self._payload_parts)
 
     def payload(self, name: Literal["weight", "timestamp"]) -> SegmentedColumn | None:

@@ -29,7 +29,7 @@ SCAN_BYTES = 512 << 20
 """Bytes of all tables up to which every row is read: a second or two at the rates that imports read with."""
 BLOCK_BYTES = 1 << 20
 _EXPANSION = 8
-"""How many times the bytes of a compressed text its rows cost to read."""
+"""Cost of reading the rows of a compressed text, in multiples of its bytes."""
 _BATCH_BYTES = 4 << 20
 _PLACES = 128
 _FEWEST_BLOCKS = 16
@@ -188,7 +188,7 @@ def _hashed(ends: EdgeEnds, columns: Mapping[str, pa.Array]) -> _Block:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What was read of a table: blocks from all over it, or where it has none the beginning."""
+    """Sample of a table: blocks from all over it, or its beginning where it cannot be divided."""
 
     ends: EdgeEnds
     blocks: list[_Block]

@@ -146,7 +146,7 @@ class OwnEdges(Edges):
     @property
     @abstractmethod
     def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
-        """Which of ``weight`` and ``timestamp`` the edges have; nothing is read."""
+        """Columns that the edges have, of ``weight`` and ``timestamp``; nothing is read."""
 
     @property
     @abstractmethod
@@ -236,7 +236,7 @@ class EdgeTable(OwnEdges):
 
     @property
     def columns(self) -> tuple[Literal["weight", "timestamp"], ...]:
-        """Which of ``weight`` and ``timestamp`` the edges have."""
+        """Columns that the edges have, of ``weight`` and ``timestamp``."""
         return columns_of([self._csc])
 
     @cached_property

@@ -25,14 +25,14 @@ Backend = Literal["auto", "io_uring", "threads"]
 
 @dataclass(frozen=True)
 class TierOptions:
-    """How files are read.
+    """Options of reading files.
 
     Attributes:
         backend: ``io_uring``, ``threads`` (each waits for one read), or ``auto``: io_uring where the build
             has it and the kernel allows it.
         depth: reads in flight for each thread that reads.
         direct: past the page cache (O_DIRECT) where the file system can; False: through it.
-        threads: processor threads of one call; by default the cores we may use. Results never depend on it.
+        threads: processor threads of one call; default: the available cores. Results never depend on it.
     """
 
     backend: Backend = "auto"
@@ -43,11 +43,11 @@ class TierOptions:
 
 @dataclass(frozen=True)
 class TierStats:
-    """What a tier did since it was opened, and what it holds.
+    """Requests to a tier since it was opened, and its memory.
 
     Attributes:
-        requests: rows and lists asked for.
-        hits: parts of them found in memory; a part is a row, or what of a list lies in one block of the
+        requests: rows and lists requested.
+        hits: parts of them found in memory; a part is a row, or the share of a list in one block of the
             cache; of an array that is wholly in memory each request is one.
         misses: parts read from disk.
         read_bytes: bytes read from disk.
@@ -116,12 +116,12 @@ class Rows:
 
     @property
     def stats(self) -> TierStats:
-        """What it did and holds."""
+        """Its requests and memory."""
         return _stats(self._store)
 
     @property
     def backend(self) -> str:
-        """How it reads, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        """Backend in use: ``io_uring, O_DIRECT``, or another and why not io_uring."""
         return self._store.backend
 
     def read(
@@ -218,12 +218,12 @@ class Lists:
 
     @property
     def stats(self) -> TierStats:
-        """What the store did and holds, for all that share it."""
+        """Requests and memory of the store, for all that share it."""
         return _stats(self._store)
 
     @property
     def backend(self) -> str:
-        """How it reads, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        """Backend in use: ``io_uring, O_DIRECT``, or another and why not io_uring."""
         return self._store.backend
 
     def lists(self, index: npt.ArrayLike) -> tuple[Int64Array, Array]:

@@ -339,7 +339,7 @@ class TieredGraph:
 
     @property
     def stats(self) -> dict[str, TierStats]:
-        """What each tier did and holds: ``topology``, and features as ``node type/feature``."""
+        """Requests and memory of each tier: ``topology``, and features as ``node type/feature``."""
         stats = {}
         if self._lists:
             kept = next(iter(self._lists.values())).stats
@@ -357,7 +357,7 @@ class TieredGraph:
 
     @cached_property
     def backend(self) -> str:
-        """How files are read, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        """Backend in use: ``io_uring, O_DIRECT``, or another and why not io_uring."""
         tiers: list[Rows | Lists] = [*self._lists.values(), *self._rows.values(), *self._slots.values()]
         return tiers[0].backend if tiers else "nothing is on disk"
 

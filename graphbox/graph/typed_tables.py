@@ -1,4 +1,4 @@
-"""What a graph holds, asked by node type and edge type: counts, adjacency, ids, features, files."""
+"""Contents of a graph by node type and edge type: counts, adjacency, ids, features, files."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ class TypedTables:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """What the manifest of the folder said when it was opened (docs/formats/graph.md).
+        """Manifest of the folder as of its opening (docs/formats/graph.md).
 
         Raises:
             UsageError: the graph was built in memory.

@@ -1,4 +1,4 @@
-"""How good predictions are: classes, labels, links, clicks, and full rankings with known answers masked."""
+"""Metrics of predictions: classes, labels, links, clicks, and full rankings with known answers masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well scores tell positives from negatives: links from drawn non-links, clicks from impressions."""
+"""Metrics of scores of positives and negatives: links and drawn non-links, clicks and impressions."""
 
 from __future__ import annotations
 

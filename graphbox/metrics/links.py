@@ -1,4 +1,4 @@
-"""How well scores tell links from given or drawn pairs that are none."""
+"""Metrics of scores of links against given or drawn pairs that no edge joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What networks of clicks have in common: vectors of fields from tables, and layers over them."""
+"""Base class of networks of clicks: vectors of fields from tables, and layers over them."""
 
 from __future__ import annotations
 

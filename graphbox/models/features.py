@@ -27,7 +27,7 @@ _CATEGORY_SCALE = 0.1
 
 @dataclass(frozen=True)
 class FeatureSizes:
-    """What a model must know of a type's features to have parameters for them.
+    """Sizes of a type's features, which determine a model's parameters for them.
 
     Attributes:
         categories: number of codes of each categorical feature, the missing one included.
@@ -40,15 +40,15 @@ class FeatureSizes:
 
 @dataclass(frozen=True, eq=False)
 class LearntFeature:
-    """What a model knows of a feature from the nodes it learns of: so that others are read the same way.
+    """Statistics of a feature over the training nodes, so that later nodes are read the same way.
 
     Attributes:
         kind: how the feature is kept.
-        categories: of a categorical one, its categories by code.
-        mean: of a number, of sign(x) log(1 + abs(x)) over the nodes where it is known.
+        categories: categories by code of a categorical feature.
+        mean: mean of a number, after sign(x) log(1 + abs(x)), over the nodes where it is known.
         deviation: likewise, 1 where all are equal.
         dim: length of a vector.
-        slots: of slots, the different values, ascending: int64.
+        slots: different values of slots, ascending: int64.
     """
 
     kind: FeatureKind

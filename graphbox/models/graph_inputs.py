@@ -1,4 +1,4 @@
-"""What nodes enter a graph network as: rows of tables, features and slots, brought to one length."""
+"""Inputs of a graph network: table rows, features and slots of nodes, mapped to one length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POSITION = "position"
 
 @dataclass(frozen=True)
 class InputSizes:
-    """What the nodes of a type have.
+    """Sizes of the inputs of the nodes of a type.
 
     Attributes:
         features: categorical features and numbers.

@@ -17,20 +17,20 @@ from graphbox.table import EmbeddingTable
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """How a network is built; see :class:`graphbox.config.GraphNetworkConfig` for what the words mean.
+    """Architecture of a network; :class:`graphbox.config.GraphNetworkConfig` explains the terms.
 
     Attributes:
         layer: name of the layer.
-        kind: what is special about it.
-        options: of the layer.
+        kind: properties of the layer.
+        options: options of the layer.
         dim: length of vectors.
         layers: number of layers.
         weighted: whether edges come with weights of their own.
         dropout: share of the values between layers that is left out in training.
         input_dropout: share of the values of features that is left out in training.
         row_dropout: share of the rows that is left out in training.
-        normalize: whether what is between layers is normalized.
-        residual: whether what goes into a layer is added to what comes out.
+        normalize: whether values between layers are normalized.
+        residual: whether the input of a layer is added to its output.
     """
 
     layer: str
@@ -48,11 +48,11 @@ class NetworkShape:
 
 @dataclass(frozen=True, eq=False)
 class LayerEdges:
-    """What a layer of a batch works on.
+    """Edges of a batch that one layer reads.
 
     Attributes:
-        edges: of each relation.
-        nodes: how many nodes of each type, the first ones of the batch, are at an end of these edges.
+        edges: edges of each relation.
+        nodes: number of nodes of each type, the first ones of the batch, that are at an end of these edges.
     """
 
     edges: Mapping[EdgeType, Edges]

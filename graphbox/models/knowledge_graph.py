@@ -1,4 +1,4 @@
-"""What models of knowledge graphs have in common: rows of entities and relations, and a score of triples."""
+"""Base class of models of knowledge graphs: rows of entities and relations, and a score of triples."""
 
 from __future__ import annotations
 

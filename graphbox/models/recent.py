@@ -1,7 +1,7 @@
-"""What nodes did last: the latest events of each in a ring, and how often it had any, fading.
+"""Recent events of nodes: the latest of each in a ring, and decaying counts of events.
 
-Arrays of one row for each node, changed in place as events go by; nothing is searched and nothing grows but
-with the number of nodes.
+Arrays of one row for each node, changed in place with each event; nothing is searched, and the size depends
+on the number of nodes alone.
 """
 
 from __future__ import annotations

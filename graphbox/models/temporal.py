@@ -25,7 +25,7 @@ _COUNT_DIM = 16
 _POOLS = 2
 _NOBODY = -1
 _LONG_AGO_TIME, _LONG_AGO_EVENTS = 1e8, 1e6
-"""What passes for the age of what never was."""
+"""Age that stands for nodes without an event."""
 
 _PAIR_NUMBERS = 2 * (2 * len(FADING_EVENTS) + 5) + 4
 

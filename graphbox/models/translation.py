@@ -49,7 +49,7 @@ class _Distance(TripleScore):
 
 
 class TransE(_Distance):
-    """How far head + relation is from tail."""
+    """Distance of head + relation from tail."""
 
     def tail_queries(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Return head + relation."""
@@ -61,7 +61,7 @@ class TransE(_Distance):
 
 
 class RotatE(_Distance):
-    """How far head, turned by the relation's angles, is from tail, in complex numbers.
+    """Distance of head, rotated by the relation's angles, from tail, in complex numbers.
 
     The first half of an entity's row is the real part, the second the imaginary one; a relation's row has
     angles in radians.

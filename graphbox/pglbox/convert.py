@@ -50,15 +50,15 @@ _SECRETS = ("graph_data_fs_ugi", "output_fs_ugi", "fs_ugi")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one key of the file.
+    """Conversion of one key of the file.
 
     Attributes:
         key: the key.
         line: its line.
-        value: what it says; None for what may be a password.
-        fate: what became of it.
-        target: key of the run file that says it, or which it concerns; "" when there is none.
-        note: what is different, or why.
+        value: its value; None for what may be a password.
+        fate: result of its conversion.
+        target: key of the run file that has its meaning, or that it concerns; "" when there is none.
+        note: difference or reason.
     """
 
     key: str

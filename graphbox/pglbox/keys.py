@@ -16,7 +16,7 @@ _COLUMNS: Final = ["group", "name", "kind", "fate", "target", "note", "off", "re
 
 
 class Fate(StrEnum):
-    """What becomes of a key."""
+    """Result of the conversion of a key."""
 
     MAPPED = "mapped"
     """It says the same in the run file."""

@@ -35,11 +35,11 @@ def new_version(context: StageContext, stage: str, name: str) -> tuple[int, Path
 
 @dataclass(frozen=True)
 class MeasuredBy:
-    """What the metrics of a version are.
+    """Origin of a version's metrics.
 
     Attributes:
         metric: the one that decides which of two versions is better.
-        measured_on: digest of what they were measured on; see `graphbox.workspace.ModelRecord`.
+        measured_on: digest of the data that they were measured on; see `graphbox.workspace.ModelRecord`.
     """
 
     metric: str

@@ -43,14 +43,14 @@ _NEURONS = (1.0, 0.75, 0.5, 0.25, 0.125)
 
 @dataclass(frozen=True)
 class Quality:
-    """How good a model is.
+    """Metric that compares models of a search.
 
     Attributes:
         evaluate: returns the metrics of an open model on a part; None: agreement with the original.
-        metric: the one that decides.
-        measured_on: digest of what it is measured on; None: not known.
-        queries: finds real queries of an open model, to measure ranges on and to learn from; None: those that
-            it knows itself.
+        metric: the deciding metric.
+        measured_on: digest of the data that it is measured on; None: not known.
+        queries: returns real queries of an open model, to measure ranges and to learn from; None: those that
+            the model has itself.
     """
 
     evaluate: Evaluate | None = None
@@ -61,7 +61,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a search reports to, and asks whether to stop.
+    """Callbacks of a search for its progress and for requests to stop.
 
     Attributes:
         step: called with a line about each trial, trials done, and trials at most.

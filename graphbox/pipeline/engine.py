@@ -316,12 +316,12 @@ def _check_processes(config: RunConfig) -> None:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """How the work of a stage ended.
+    """Outcome of the work of a stage.
 
     Attributes:
         seconds: wall-clock time taken.
         peak_bytes: largest resident memory of the process meanwhile.
-        result: what the stage gave, or None where an error ended it.
+        result: result of the stage, or None where an error ended it.
         error: the error.
     """
 

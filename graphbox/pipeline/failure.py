@@ -1,4 +1,4 @@
-"""What ended a stage or a command, in the user's words."""
+"""Translation of the errors that end a stage or a command into the user's terms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSED = {
     errno.EROFS,
     errno.ESTALE,
 }
-"""What keeps files from being read or written that is no fault of ours."""
+"""Errors of reading and writing files that the system causes."""
 
 
 def known_failure(error: BaseException) -> GraphboxError | None:

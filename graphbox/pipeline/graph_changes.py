@@ -27,7 +27,7 @@ _BATCH_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be removed.
+    """Nodes and edges to remove.
 
     Attributes:
         nodes: original ids by node type.

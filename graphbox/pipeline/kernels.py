@@ -1,4 +1,4 @@
-"""What each kernel of a GPU reaches of what a probe of that GPU measures beside it."""
+"""Throughput of each GPU kernel, relative to a bandwidth probe measured beside it on the same GPU."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _PLACES: tuple[Place, ...] = ("device", "pinned")
 
 @dataclass(frozen=True, slots=True)
 class KernelShare:
-    """What one kernel reached.
+    """Throughput of one kernel, relative to its limit.
 
     Attributes:
-        kernel: what it did.
-        rate: how much of it per second.
-        unit: of the rate.
+        kernel: operation of the kernel.
+        rate: throughput, in ``unit``.
+        unit: unit of the rate.
         limit: the probe that bounds it.
-        limit_rate: what it could reach if it did nothing but what the probe does.
+        limit_rate: rate of a kernel that did nothing but the accesses of the probe.
         share: rate / limit_rate.
     """
 
@@ -83,7 +83,7 @@ class _RandomGraph:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """How large inputs are: beyond the caches of a GPU, or small for the interpreter."""
+    """Input sizes: beyond the caches of a GPU, or small for the interpreter."""
 
     nodes: int
     degree: int

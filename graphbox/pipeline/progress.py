@@ -1,4 +1,4 @@
-"""What a pipeline tells whoever watches it, and how it is asked to stop."""
+"""Progress reports of a pipeline, and requests to stop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which version of a model becomes active: what the run file's rule decides of a new one."""
+"""Promotion of new model versions by the run file's rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphbox.workspace import Comparison, ModelRecord, Workspace, compare
 
 @dataclass(frozen=True)
 class Promotion:
-    """What became of a new version.
+    """Decision about a new version.
 
     Attributes:
         version: its number.

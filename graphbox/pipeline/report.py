@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph
 
 SHOWN_CHUNKS = 50
-"""How many of the last chunks of a stream a report tells."""
+"""Number of a stream's chunks that a report lists: the last ones."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run left, opened for use: its config, graph, splits and trained models."""
+"""Results of a run, opened for use: its config, graph, splits and trained models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage is given, and what it gives back."""
+"""Interface of a stage: its context and its result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StageContext:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage did.
+    """Result of a stage.
 
     Attributes:
         summary: one line for a person.

@@ -1,4 +1,4 @@
-"""What a look at the headers and schemas of tables shows: columns that are missing, or of another type."""
+"""Check of the headers and schemas of tables: missing columns, and columns of another type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads what changes when a pass ends, and who changes it."""
+"""Readers-writer lock for state that changes when a pass ends."""
 
 from __future__ import annotations
 

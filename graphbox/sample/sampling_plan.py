@@ -1,4 +1,4 @@
-"""What samplers are prepared for, normalised once, and the batches that they then get."""
+"""Arguments of samplers, normalised once, and the batches that they then get."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _FIELDS = tl.constexpr(9)  # of a step in the table
 
 
 class DeviceWalkStep(NamedTuple):
-    """What a walker can go along at one step.
+    """Edges and weights that a walker chooses from at one step.
 
     Attributes:
-        lists: where it can go.
+        lists: neighbour lists.
         weights: choose in proportion to these; None: every edge is equally likely.
     """
 
@@ -43,15 +43,15 @@ class DeviceWalkStep(NamedTuple):
 
 
 class DeviceWalk(NamedTuple):
-    """What walkers do; see :func:`graphbox.sample.random_walk`.
+    """Parameters of walks; see :func:`graphbox.sample.random_walk`.
 
     Attributes:
-        paths: of each metapath its steps.
+        paths: steps of each metapath.
         length: number of steps.
         p: return parameter of node2vec.
         q: in-out parameter.
         most_parallel: the most edges between two nodes; used with ``p`` and ``q``.
-        restart_probability: as there.
+        restart_probability: probability of a restart.
     """
 
     paths: Sequence[Sequence[DeviceWalkStep]]
@@ -63,7 +63,7 @@ class DeviceWalk(NamedTuple):
 
 
 class WalkerDraws(NamedTuple):
-    """What each walker draws by, where they are of several batches.
+    """Random keys of walkers, where they are of several batches.
 
     Attributes:
         keys: int64 [n], the bits of the key of its batch, see :func:`graphbox.philox_gpu.batch_keys`.

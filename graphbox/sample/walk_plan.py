@@ -1,4 +1,4 @@
-"""What walkers do and who they are: the arguments of walks, checked, as the native core takes them."""
+"""Arguments of walks, checked and converted for the native core: walkers, and steps that they follow."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from graphbox.sample.derived import times_of, weights_of
 from graphbox.sample.list_order import most_parallel_edges
 
 TimeStrategy: TypeAlias = Literal["uniform", "linear"]
-"""How a temporal walk chooses among the edges that are late enough."""
+"""Distribution by which a temporal walk chooses among the edges that are late enough."""
 
 NamedAdjacency: TypeAlias = tuple[Adjacency, str]
-"""What a step follows, and its name for messages."""
+"""Adjacency that a step follows, and its name for messages."""
 
 _LONGEST_WALK = 2**31 - 1
 _OUT_OF_TIME = ("start_time", "strictly_later", "time_window", "temporal_strategy")
@@ -138,13 +138,13 @@ class WalkOptions:
 
 @dataclass(frozen=True)
 class Walkers:
-    """Who walks.
+    """Starts of the walkers.
 
     Attributes:
-        start: int64 [n], where each walker starts.
-        second: int64 [n], where it goes first, or None: it chooses.
+        start: int64 [n], start of each walker.
+        second: int64 [n], node of its first step, or None: drawn.
         path_of: int64 [n], the number of its metapath; None where there is one.
-        times: int64 [n], when it starts, or None.
+        times: int64 [n], time of its start, or None.
     """
 
     start: Int64Array
@@ -166,15 +166,15 @@ class Walkers:
 
 @dataclass(frozen=True)
 class WalkPlan:
-    """What walkers do.
+    """Checked arguments of a walk.
 
     Attributes:
         native: the same as the native core takes it.
         length: number of steps.
         types: the node type of each column of a walk, for each metapath; None: unknown.
         num_paths: number of metapaths.
-        walkers: who walks.
-        threads: how many to use.
+        walkers: starts of the walkers.
+        threads: number of threads to use.
     """
 
     native: _core.WalkPlan

@@ -35,21 +35,21 @@ class TieredRows(NamedTuple):
 
 
 class BatchArrays(NamedTuple):
-    """What batches learn from, of a group of them; see :mod:`graphbox.skip_gram.batches`.
+    """Inputs of a group of batches; see :mod:`graphbox.skip_gram.batches`.
 
-    Keys stand here by the positions of their rows.
+    Keys are given by the positions of their rows.
 
     Attributes:
         position: int64 [places], of the key there.
         first: int64 [places], the first place of its contexts.
         last: int64 [places], one past the last.
-        uses: int64 [places], of how many pairs it is the centre.
+        uses: int64 [places], number of pairs whose centre it is.
         begins: int64 [batches + 1], where the places of each begin.
-        pairs: int64 [batches], how many each has.
+        pairs: int64 [batches], number of pairs of each.
         negatives: int64 [batches, negatives], positions.
         items: int64 [places + batches * negatives], batch * keys + position of all that has a gradient,
             ascending.
-        sources: int64, which place it is, or which negative, counted from ``places`` on.
+        sources: int64, the place of each item, or its negative, counted from ``places`` on.
     """
 
     position: Tensor

@@ -43,15 +43,15 @@ _SHARE_OF_FREE = 0.9
 
 @dataclass(frozen=True)
 class SkipGramSettings:
-    """What is learned.
+    """Settings of skip-gram.
 
     Attributes:
         num_keys: number of rows of a table.
-        negatives: drawn for each batch.
-        negative_weight: how many negatives a pair is worth.
-        learning_rate: of row-wise Adagrad.
+        negatives: negatives drawn for each batch.
+        negative_weight: number of independent negatives that those of a pair count as.
+        learning_rate: learning rate of row-wise Adagrad.
         lock_free: batches are computed side by side, and changes of rows they share may be lost.
-        seed: of all draws.
+        seed: seed of all draws.
     """
 
     num_keys: int

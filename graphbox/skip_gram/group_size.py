@@ -1,4 +1,4 @@
-"""How large groups of skip-gram's batches are, and what they take of the memory of a device; no Triton."""
+"""Sizes of groups of skip-gram's batches, and their memory on a device; no Triton."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ training that goes on elsewhere counts the same groups."""
 _SIDE_BY_SIDE = 8
 """Batches that are computed at once without locks: enough for all multiprocessors of a large GPU."""
 _PLACE_BYTES = 8 * 16
-"""What a place takes while its group is made: arrays that stay, its walk, room to sort."""
+"""Bytes of a place while its group is made: arrays that stay, its walk, room to sort."""
 
 
 @dataclass(frozen=True)

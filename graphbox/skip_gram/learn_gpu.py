@@ -378,15 +378,15 @@ def _update(
 
 
 class Learning(NamedTuple):
-    """How rows learn.
+    """Hyperparameters and sizes of the kernels.
 
     Attributes:
         reach: most places between a centre and its context.
-        negative_weight: how many negatives a pair is worth.
-        learning_rate: of row-wise Adagrad.
+        negative_weight: number of independent negatives that those of a pair count as.
+        learning_rate: learning rate of row-wise Adagrad.
         eps: added to the root that it divides by.
         num_keys: rows of a table.
-        shape: of the parts that programs compute with.
+        shape: tile sizes of the programs.
     """
 
     reach: int

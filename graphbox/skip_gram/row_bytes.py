@@ -1,4 +1,4 @@
-"""What skip-gram's rows take of the memory of a device that trains them, and of the host; no PyTorch."""
+"""Memory of skip-gram's rows on the device that trains them, and on the host; no PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOM_FOR_ROWS = (
     "raise `memory.tables` or `memory.hbm.tables`, lower dim, or train on the CPU with `device: cpu`, which "
     "takes rows from SSD"
 )
-"""What to do where rows have no room."""
+"""Remedy where rows have no room."""
 
 _MOST_OF_INT32 = 2**31
 _TABLE_BYTES = 24 << 20
@@ -57,24 +57,24 @@ class RowRoom:
 
     @property
     def device_bytes(self) -> int:
-        """What rows take of the device's memory."""
+        """Bytes of rows in the device's memory."""
         hot = self.hot_keys
         known = position_bytes(self.num_keys) * self.num_keys if 0 < hot < self.num_keys else 0
         return known + self.tables * hot * device_row_bytes(self.dim)
 
     @property
     def pinned_bytes(self) -> int:
-        """What rows take of pinned host memory."""
+        """Bytes of rows in pinned host memory."""
         return self.tables * (self.num_keys - self.hot_keys) * device_row_bytes(self.dim)
 
     @property
     def least_table_bytes(self) -> int:
-        """What tables with rows on SSD take of host memory at the least: indexes, buffers, rows to move."""
+        """Least host memory of tables with rows on SSD: indexes, buffers, rows to move."""
         return self.tables * (_TABLE_BYTES + _INDEX_BYTES * self.num_keys)
 
     @property
     def lacking_bytes(self) -> int:
-        """What is missing of host memory; 0: nothing."""
+        """Bytes of host memory that are missing; 0: none."""
         if self.host_budget_bytes is None or not self.pinned_bytes:
             return 0
         return max(0, self.pinned_bytes + self.least_table_bytes - self.host_budget_bytes)

@@ -41,14 +41,14 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowTiers:
-    """Which keys have their rows in the memory of the device: the same keys of all tables.
+    """Division of rows between the device's memory (hot keys) and the other: the same keys of all tables.
 
     Positions number the rows: first those of hot keys, then the others, both in the order of the keys.
 
     Attributes:
         num_keys: number of keys.
-        num_hot: how many are hot.
-        visits: float64 [keys], how often each is met, in any unit; of equals the first ones are hot.
+        num_hot: number of hot keys.
+        visits: float64 [keys], frequency of each key, in any unit; of equals the first ones are hot.
     """
 
     num_keys: int

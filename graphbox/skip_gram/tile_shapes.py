@@ -1,4 +1,4 @@
-"""How large the parts are that programs of skip-gram's kernels compute with; needs no Triton."""
+"""Tile sizes of skip-gram's kernels; needs no Triton."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SHAPES = (  # rows of so many values at most, parts, warps, and the shared memo
 
 
 class TileShape(NamedTuple):
-    """How large parts are that a program computes with.
+    """Tile sizes of a kernel's programs.
 
     Attributes:
-        values: of a row, padded to a power of two.
-        places: of a program that has walks.
+        values: values of a row, padded to a power of two.
+        places: places of a program that has walks.
         centers: places of a program that has negatives.
         others: contexts or negatives at a time.
-        warps: of a program.
+        warps: warps of a program.
     """
 
     values: int

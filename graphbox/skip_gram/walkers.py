@@ -1,4 +1,4 @@
-"""Who walks in an epoch, and in which batch."""
+"""Division of an epoch's walkers into batches."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class OneTypeLists:
 
 
 class DeviceWalks(Protocol):
-    """What makes walks on a device.
+    """Generator of walks on a device.
 
     Attributes:
         width: nodes of a walk.

@@ -1,4 +1,4 @@
-"""What users pass to a table, checked and as the native core takes it."""
+"""Checks of the arguments of a table, and their conversion for the native core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the folder of a table holds: graphbox/table/catalogue.py and state_records.py keep it."""
+"""Contents of a table's folder, as graphbox/table/catalogue.py and state_records.py store them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class CatalogueDamage(Exception):  # noqa: N818 - never leaves this package: wha
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """What the catalogue says of a segment.
+    """Catalogue entry of a segment.
 
     Attributes:
         sequence: its number, which is its file's name too.
         is_erased: it holds keys that were erased, and no rows.
-        rows: how many rows, or keys, it holds.
+        rows: number of rows, or keys.
         live: a bit for each row, whether it counts, in 64-bit words. None, when written: as before.
     """
 

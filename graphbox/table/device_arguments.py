@@ -1,4 +1,4 @@
-"""What users pass to a table on a device, checked and as kernels take it."""
+"""Checks of the arguments of a table on a device, and their conversion for kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation of a table on a device works on: where rows are, and gradients."""
+"""Operands of operations of a table on a device: slots of rows, and gradients."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ class MissingRows:
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """What a push is for each of some different rows.
+    """Sums of a push for different rows.
 
     Attributes:
         gradients: float32 [rows, dim], sums in the order of the table below.
-        weights: [rows], what they are divided by for their mean: int32 counts of gradients, or float32 shows.
+        weights: [rows], divisors of the sums for their mean: int32 counts of gradients, or float32 shows.
         shows: float32 [rows].
         clicks: float32 [rows].
     """

@@ -1,4 +1,4 @@
-"""How many rows find room within a budget of a device's memory."""
+"""Number of rows that fit in a budget of a device's memory."""
 
 from __future__ import annotations
 

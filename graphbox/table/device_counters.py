@@ -1,4 +1,4 @@
-"""What policies count of rows on a device: the twin of ``csrc/table/counters.h``."""
+"""Policy counters of rows on a device: the twin of ``csrc/table/counters.h``."""
 
 from __future__ import annotations
 

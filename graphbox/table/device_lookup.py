@@ -39,12 +39,12 @@ class DeviceLookup:
 
 @dataclass(frozen=True, slots=True)
 class DevicePulledRows:
-    """What a lookup gave.
+    """Result of a lookup in a table on a device.
 
     Attributes:
-        lookup: what was looked up.
+        lookup: the lookup itself.
         values: float32 [results, dim].
-        slots: where the rows are, for the push.
+        slots: slots of the rows, for the push.
     """
 
     lookup: DeviceLookup

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DevicePrefetched:
-    """What a prefetch achieved.
+    """Result of a prefetch to a device.
 
     Attributes:
-        rows: different keys whose rows were on the device when it ended, as far as it got.
-        rows_read: how many of these it brought there.
+        rows: number of different keys whose rows were on the device when it ended, as far as it got.
+        rows_read: number of these that it copied there.
     """
 
     rows: int

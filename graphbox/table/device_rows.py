@@ -1,4 +1,4 @@
-"""What a table on a device does with the rows that are there: brings them, trains them, writes them back."""
+"""Rows on a device: fetching, training and writing back."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class DeviceTable(DeviceRows):
 
     @property
     def dtype(self) -> str:
-        """How rows keep their values."""
+        """Type of the stored values: ``float32`` or ``float16``."""
         return self._table.dtype
 
     @property
@@ -125,7 +125,7 @@ class DeviceTable(DeviceRows):
 
     @property
     def policies(self) -> TablePolicies:
-        """Which keys get rows, and which rows leave: those of the table below."""
+        """Admission and eviction policies: those of the table below."""
         return self._table.policies
 
     @property
@@ -135,7 +135,7 @@ class DeviceTable(DeviceRows):
 
     @property
     def skipped_gradients(self) -> int:
-        """How many gradients held NaN or infinity and were left out, here and in the table below."""
+        """Number of gradients left out for NaN or infinity, here and in the table below."""
         return self._skipped + self._table.skipped_gradients
 
     def statistics(self) -> DeviceTableStatistics:

@@ -35,13 +35,13 @@ FILES_TIMEOUT_SECONDS = 86_400.0
 """The longest wait for a process that reads or writes a checkpoint: what is slow is the disk."""
 
 _GRACE_SECONDS = 2.0
-"""How much longer than this a failure of the transport waits for the process to say that it failed."""
+"""Extra time, after a failure of the transport, in which a process may report its own error."""
 
 _SLICE_SECONDS = 0.2
-"""How often a wait looks whether the others are still there."""
+"""Interval at which a wait checks that the other processes are alive."""
 
 _MEETING_SECONDS = 0.005
-"""How often a wait for those that read or write files looks whether they are done."""
+"""Polling interval of a wait for processes that read or write files."""
 
 _PATH_BYTES = 1024
 

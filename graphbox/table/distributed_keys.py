@@ -1,4 +1,4 @@
-"""Which process has which of a batch's keys: keys that go out, each once, and keys that come in."""
+"""Exchange of a batch's keys between processes: distinct keys go to their owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables are in several processes, asked without loading what those need."""
+"""Test for tables sharded over processes, without importing what those need."""
 
 from __future__ import annotations
 

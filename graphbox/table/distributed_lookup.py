@@ -40,12 +40,12 @@ class ShardedLookup:
 
 @dataclass(frozen=True, slots=True)
 class ShardedRows:
-    """What a lookup gave.
+    """Result of a lookup in a sharded table.
 
     Attributes:
-        lookup: what was looked up.
+        lookup: the lookup itself.
         values: float32 [results, dim].
-        exchange: which process has which of the keys, for the push.
+        exchange: owners of the keys, for the push.
     """
 
     lookup: ShardedLookup

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from graphbox.table.policy import ShrinkReport
 
 _WHOLE, _IN_PARTS, _REFUSED = range(3)
-"""What a process has for a push: gradients of all keys of an exchange; others; one that is no number."""
+"""Gradients of a process in a push: for all keys of one exchange; others; refused, as one is not finite."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ShardedTable:
 
     @property
     def skipped_gradients(self) -> int:
-        """How many gradients of this process held NaN or infinity and were left out; no collective."""
+        """Number of gradients of this process left out for NaN or infinity; no collective."""
         return self._skipped + self._rows.skipped_gradients
 
     def total_rows(self) -> int:

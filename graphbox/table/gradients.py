@@ -35,7 +35,7 @@ class RowGradient(Protocol):
 
     @property
     def table(self) -> Table:
-        """Whose rows were looked up."""
+        """Table whose rows were looked up."""
         ...
 
     def push(self) -> None:

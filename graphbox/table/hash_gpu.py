@@ -122,15 +122,15 @@ def _erase(table, counts, keys, size, entries, BLOCK: tl.constexpr):
 
 
 class DeviceHash:
-    """Which slot each key has. All calls are to be on one stream, or ordered by events.
+    """Hash table from keys to slots. Run all calls on one stream, or order them by events.
 
     Args:
-        capacity: the most keys, 1 to 2^30; 32 bytes are held for each.
-        device: where keys are.
+        capacity: the most keys, 1 to 2^30; each takes 32 bytes.
+        device: device of the keys.
 
     Raises:
-        UsageError: no such capacity.
-        BackendMissingError: kernels do not run there.
+        UsageError: `capacity` is out of range.
+        BackendMissingError: kernels do not run on the device.
     """
 
     def __init__(self, capacity: int, device: torch.device | str) -> None:

@@ -1,4 +1,4 @@
-"""Which keys of a lookup are summed to one row, as tensors where the keys are."""
+"""Bags of keys, each pooled to one row, as tensors on the device of the keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphbox.table.arguments import Float32Array
 
 @dataclass(frozen=True, slots=True)
 class KeyBags:
-    """Which keys are summed to one row, and how.
+    """Bags of keys, each pooled to one row.
 
     Attributes:
         offsets: int64 [bags + 1], where the keys of each bag begin, and where the last ones end.
         weights: float32 [keys], factors of the rows; None: 1.
-        divisors: float32 [bags], what each sum is divided by; None: 1.
+        divisors: float32 [bags], divisors of the sums; None: 1.
     """
 
     offsets: Tensor

@@ -22,7 +22,7 @@ _NUMBERS: Final = itertools.count()
 """Numbers lookups in the order of the forward passes."""
 
 _ANCHOR: Final = torch.zeros(0, requires_grad=True)
-"""What makes autograd go back through a lookup; it never gets a gradient."""
+"""Input that makes autograd run backward through a lookup; it never gets a gradient."""
 
 
 class RowLookup(Protocol):
@@ -39,7 +39,7 @@ class RowLookup(Protocol):
 
 
 class PulledRows(Protocol):
-    """What a lookup gave, wherever the rows are."""
+    """Result of a lookup, wherever the rows are."""
 
     def tensor(self) -> torch.Tensor:
         """Return the results: float32 [results, dim]."""
@@ -77,12 +77,12 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class PulledLookup:
-    """What a lookup gave.
+    """Result of a lookup in host memory.
 
     Attributes:
-        lookup: what was looked up.
+        lookup: the lookup itself.
         values: float32 [results, dim].
-        rows: where the rows are, for the push.
+        rows: native positions of the rows, for the push.
     """
 
     lookup: Lookup
@@ -103,12 +103,12 @@ class PulledLookup:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a forward pass looks up, and what it makes of the results.
+    """Lookups of a forward pass, and the function that turns their results into its output.
 
     Attributes:
         lookups: at most one for each table.
         finish: makes the module's output of the lookups' results.
-        device: where the results are wanted.
+        device: device of the results.
     """
 
     lookups: Sequence[RowLookup]

@@ -12,11 +12,11 @@ from graphbox.errors import FormatError, NotFoundError
 from graphbox.table.document import RESTORE, digest_of, document_text, read_document
 
 Kind: TypeAlias = Literal["full", "base", "delta"]
-"""What a checkpoint holds: all rows (``full``, ``base``) or those that changed; a base begins a chain."""
+"""Kind of a checkpoint: all rows (``full``, ``base``) or those that changed; a base begins a chain."""
 
 ServingValues: TypeAlias = Literal["float32", "float16", "int8"]
 Contents: TypeAlias = Literal["records", "float32", "float16", "int8"]
-"""What it holds of a row: all (``records``), or its values alone, for serving, as that type."""
+"""Stored part of a row: all (``records``), or only its values, for serving, as that type."""
 
 MANIFEST: Final = "manifest.json"
 POLICIES: Final = "policies.state"
@@ -66,11 +66,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
-    """What a manifest says of a file that is read at once.
+    """Size and digest of a file that is read at once.
 
     Attributes:
         bytes: its size.
-        sha256: of its content.
+        sha256: digest of its content.
     """
 
     bytes: int
@@ -83,13 +83,13 @@ class SealedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What ``manifest.json`` says.
+    """Content of ``manifest.json``.
 
     Attributes:
         kind: see :data:`Kind`.
         contents: see :data:`Contents`.
         table: settings of the table, see :mod:`graphbox.table.checkpoint`.
-        chain: of a delta.
+        chain: chain of a delta, else None.
         parts: the files.
         live: the file :data:`LIVE`, where not all rows count.
     """

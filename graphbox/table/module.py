@@ -21,7 +21,7 @@ from graphbox.table.reference import check_reference, reference
 
 
 class TableModule(torch.nn.Module, abc.ABC):
-    """What all modules over tables have in common.
+    """Base class of all modules over tables.
 
     Rows are no parameters: a table applies its own optimizer to them at the end of ``backward()``, to each
     row once, with the sum of its gradients over all lookups of the backward pass. :class:`TableOptimizer`
@@ -30,14 +30,14 @@ class TableModule(torch.nn.Module, abc.ABC):
     In training mode unknown keys get a row. In evaluation mode, and while gradients are off, they get their
     initial values and the table stays as it is.
 
-    ``state_dict()`` holds no rows: it says which checkpoint of the table has them, if one does. Loading it
+    ``state_dict()`` holds no rows: it names the checkpoint of the table that has them, if any. Loading it
     beside a table with other rows is refused; beside rows that were in no checkpoint then, it warns.
 
     Rows come on the device of the keys; where these are in host memory, on the one that the module was moved
     to. They are float32, or of the dtype that the module was given by ``to()``, ``half()`` or ``bfloat16()``;
     the table keeps its own.
 
-    ``torch.compile`` breaks the graph at these modules and compiles what is around them. Copies and pickles
+    ``torch.compile`` breaks the graph at these modules and compiles the code around them. Copies and pickles
     of a module are refused, as they would share the table or lose it.
     """
 

@@ -1,4 +1,4 @@
-"""What gradients do to rows in the memory of a device: the twin of ``csrc/table/optimizer.cpp``, bit for bit.
+"""Row optimizers in the memory of a device: the twin of ``csrc/table/optimizer.cpp``, bit for bit.
 
 Slots were sorted, stably, so that the gradients of a row are next to each other in the order of the batch.
 The program that meets the first of them adds the others, or the sums of parts that another kernel made of

@@ -1,4 +1,4 @@
-"""Which keys get a row of a table, and which rows leave it: docs/guides/table-policies.md."""
+"""Admission, expiry and scores of a table's rows: docs/guides/table-policies.md."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class ShowClickScore:
-    """What a row is worth: ``(shows - clicks) * nonclick_weight + clicks * click_weight``.
+    """Score of a row: ``(shows - clicks) * nonclick_weight + clicks * click_weight``.
 
-    Each position of a push is one show unless the push says otherwise; clicks come with the push. What was
-    shown and clicked in earlier passes counts less: by ``decay`` for each pass since.
+    Each position of a push is one show unless the push says otherwise; clicks come with the push. Shows and
+    clicks of earlier passes decay: by ``decay`` for each pass since.
 
     Args:
         nonclick_weight: 0 or more.
@@ -128,7 +128,7 @@ class ShowClickScore:
         drop_below: shrinking drops rows of a lower score; 0: none.
 
     Raises:
-        UsageError: a number out of its range.
+        UsageError: a number is out of its range.
     """
 
     nonclick_weight: float = 0.1
@@ -276,7 +276,7 @@ _KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvents:
-    """What the policies of a table did in this process.
+    """Counts of policy events of a table in this process.
 
     Attributes:
         admitted_keys: keys that got a row, in a table without admission all new ones.
@@ -295,7 +295,7 @@ class PolicyEvents:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkReport:
-    """What a shrinking of a table dropped, and why; each row for the first reason that holds.
+    """Rows dropped by a shrink, by reason: each row for the first that holds.
 
     Attributes:
         examined: rows there were.
@@ -336,7 +336,7 @@ class ShrinkReport:
 
 @dataclass(frozen=True, slots=True)
 class RowCounters:
-    """What a table's policies know of some keys: arrays of their shape, all 0 for a key without a row.
+    """Policy counters of some keys: arrays of their shape, all 0 for a key without a row.
 
     Attributes:
         has_row: bool.

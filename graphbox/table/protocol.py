@@ -1,4 +1,4 @@
-"""What every embedding table does, wherever its rows are."""
+"""Interface of every embedding table, wherever its rows are."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Table(Protocol):
 
     @property
     def skipped_gradients(self) -> int:
-        """How many gradients held NaN or infinity and were left out."""
+        """Number of gradients left out for NaN or infinity."""
         ...
 
     def pull(self, keys: Any, out: Any = None, create: bool = True) -> Any:

@@ -36,11 +36,11 @@ _PARAMETERS: Final = re.compile(r"parameters-([0-9]{6,12})\.safetensors")
 
 @dataclass(frozen=True)
 class Version:
-    """What a version consists of.
+    """Content of a published version.
 
     Attributes:
-        number: of the version; it rises.
-        name: what it is called, such as the last chunk of data that it has learnt.
+        number: version number; it rises.
+        name: label of the version, such as the last chunk of data that it has learnt.
         tables: by name of the table its checkpoints in their order, a base and deltas: names of folders, and
             the digests of their manifests.
         parameters: name of the file with parameters and the SHA-256 of its content; None: there are none.

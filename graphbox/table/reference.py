@@ -1,4 +1,4 @@
-"""What a ``state_dict`` holds of a table: which rows they were, not the rows."""
+"""References to tables in a ``state_dict``: the checkpoint that has the rows, not the rows."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ _CHOICE_BYTES: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """What a row on the device holds: the record of the native table (``csrc/table/row_layout.h``), in parts.
+    """Layout of a row on the device: the native record (``csrc/table/row_layout.h``), split in columns.
 
     Attributes:
         dim: values.
-        dtype: of the values, float32 or float16.
+        dtype: type of the values, float32 or float16.
         state_columns: float32 of the optimizer's state; counts of steps are bits of uint32.
         counter_columns: shows, clicks, last seen pass and second, the latter as bits of uint32; or 0.
     """
@@ -112,7 +112,7 @@ class ResidentRows:
 
     @property
     def changed(self) -> int:
-        """How many rows changed and were not written back."""
+        """Number of rows that changed and were not written back."""
         return int(torch.count_nonzero(self._is_changed))
 
     # --- The running operation

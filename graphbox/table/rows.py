@@ -1,4 +1,4 @@
-"""What is done with the rows of a table: pull and push, policies, and what is known of them."""
+"""Operations on the rows of a table: pull, push, policies and statistics."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class TableRows:
 
     @property
     def dtype(self) -> str:
-        """How rows keep their values: ``float32`` or ``float16``."""
+        """Type of the stored values: ``float32`` or ``float16``."""
         return self._below.dtype
 
     @property
@@ -144,17 +144,17 @@ class TableRows:
 
     @property
     def skipped_gradients(self) -> int:
-        """How many gradients of this process's pushes held NaN or infinity and were left out."""
+        """Number of gradients in this process's pushes left out for NaN or infinity."""
         return self._below.skipped_gradients
 
     @property
     def policies(self) -> TablePolicies:
-        """Which keys get rows, and which rows leave."""
+        """Admission and eviction policies."""
         return self._policies
 
     @property
     def policy_events(self) -> PolicyEvents:
-        """What the policies did in this process."""
+        """Counts of policy events in this process."""
         events = self._below.policy_events()
         return PolicyEvents(
             events.admitted_keys,
@@ -166,7 +166,7 @@ class TableRows:
 
     @property
     def passes(self) -> int:
-        """How many passes have ended."""
+        """Number of passes that have ended."""
         return self._below.passes
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
 POLICY_STATE: Final = "policy_state"
-"""What a checkpoint's settings say besides, of the file with the state of its policies."""
+"""Key in a checkpoint's settings of the file with the state of its policies."""
 
 
 def table_settings(table: EmbeddingTable) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which of several tables a key belongs to."""
+"""Assignment of keys to the shards of a table."""
 
 from __future__ import annotations
 

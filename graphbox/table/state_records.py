@@ -29,12 +29,12 @@ class StateDamage(Exception):  # noqa: N818 - never leaves this package: older r
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """What records say together.
+    """State that all records together restore.
 
     Attributes:
-        numbers: of the records.
-        settings: of the table, as the last of them says.
-        policy_states: what each of them says of the policies, for the core; only the first one says all.
+        numbers: numbers of the records.
+        settings: settings of the table in the last record.
+        policy_states: state of the policies in each record, for the core; only the first one is complete.
     """
 
     numbers: tuple[int, ...]

@@ -10,16 +10,16 @@ from graphbox.table.tier import TierStatistics
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """What a table holds and what happened to it in this process; ``print`` shows it as a few lines.
+    """Contents of a table and its activity in this process; ``print`` shows them as a few lines.
 
     Attributes:
-        rows: in memory and on SSD.
+        rows: number of rows in memory and on SSD.
         nbytes: memory of rows and index in bytes.
         memory_bytes: the most memory the table may take, or None.
-        passes: that have ended.
+        passes: number of passes that have ended.
         skipped_gradients: pushed gradients that held NaN or infinity and were left out.
-        policies: what admission, eviction and shrinking did.
-        tier: where rows are and what moved; None for a table without a folder.
+        policies: counts of admission, eviction and shrinking.
+        tier: rows by tier and transfers; None for a table without a folder.
     """
 
     rows: int
@@ -50,19 +50,19 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTableStatistics:
-    """What a :class:`graphbox.table.DeviceTable` holds on its device, and what moved since it was made.
+    """Contents of a :class:`graphbox.table.DeviceTable` and its transfers since it was made.
 
     Attributes:
-        rows: on the device.
+        rows: rows on the device.
         room_rows: the most that it has room for.
-        changed_rows: of them, those that the table below holds as they were before.
-        hbm_bytes: what it takes of the device's memory: rows, state, hash, staging.
+        changed_rows: of them, those that were not written back to the table below.
+        hbm_bytes: memory of the device for rows, state, hash and staging.
         hits: positions of batches whose rows were on the device.
         misses: positions whose rows were not.
-        rows_read: that were copied to the device when they were asked for.
-        rows_prefetched: that were copied there before.
-        rows_evicted: that left to make room.
-        rows_written: that were copied back.
+        rows_read: rows copied to the device when they were pulled.
+        rows_prefetched: rows copied there before.
+        rows_evicted: rows evicted to make room.
+        rows_written: rows copied back.
         below: figures of the table that keeps the rows.
     """
 

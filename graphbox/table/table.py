@@ -275,7 +275,7 @@ class EmbeddingTable(TableRows):
 
     @property
     def recovery(self) -> Recovery | None:
-        """What :meth:`open` had to repair; None for a table without a folder."""
+        """Repairs that :meth:`open` made; None for a table without a folder."""
         return None if self._folder is None else self._folder.recovery
 
     def flush(self) -> None:

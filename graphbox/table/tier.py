@@ -80,14 +80,14 @@ class TierStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening a table's folder had to repair.
+    """Repairs made when a table's folder was opened.
 
     Attributes:
-        catalogue_damage: why the catalogue was made anew from the segments, or None where it was whole. Made
-            anew, the table holds for each key the row that was written last, flushed or not.
-        removed_files: segments of a process that ended before it flushed them.
-        state_damage: why settings, passes and what admission counted could not be read as they were flushed
-            last, and what they are now, or None.
+        catalogue_damage: why the catalogue was rebuilt from the segments, or None where it was intact. After
+            a rebuild the table holds for each key the row that was written last, flushed or not.
+        removed_files: number of segments of a process that ended before it flushed them.
+        state_damage: why settings, passes and admission counts could not be read as last flushed, and their
+            present values, or None.
     """
 
     catalogue_damage: str | None
@@ -97,11 +97,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """What a prefetch achieved.
+    """Result of a prefetch.
 
     Attributes:
-        in_memory: how many of the keys had rows in memory when it ended. Keys without a row count not.
-        rows_read: how many of these were read from SSD.
+        in_memory: number of the keys that had rows in memory when it ended. Keys without a row do not count.
+        rows_read: number of these that were read from SSD.
     """
 
     in_memory: int
@@ -408,11 +408,11 @@ class TableFolder:
 
 
 class ClosedTable:
-    """What stands in for the native table after :meth:`EmbeddingTable.close`: any use of it is told so.
+    """Stand-in for the native table after :meth:`EmbeddingTable.close`: any use of it raises an error.
 
     Args:
         path: the folder.
-        reason: why the table cannot be used, and what to do.
+        reason: why the table cannot be used, and a remedy.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a model is trained for, and the trainer that its kind makes for it."""
+"""Arguments of a model's training, and the trainer that its kind makes for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphbox.train.view import GraphView
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """What a model is trained for.
+    """Arguments of a model's training.
 
     Attributes:
         name: name of the model in the run file.
@@ -37,10 +37,10 @@ class Assignment:
             elsewhere.
         clock: measures the stages of the training.
         expiry: when rows of a stream's tables leave, or None: never.
-        memory: where graph and tables are kept.
-        device: where the model computes; samples and rows come from there where they can.
-        processes: which train it together.
-        earlier: what it takes from models of its run that are trained already.
+        memory: placement of graph and tables.
+        device: device of the model; samples and rows come from there where they can.
+        processes: processes that train it together.
+        earlier: outputs of models of its run that are trained already.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What baselines cost, before they run: seconds and memory from counts, so that a report is not kept waiting.
+"""Estimated time and memory of baselines, from counts, so that a report does not wait for slow ones.
 
 Counts of operations are divided by rates that one slow core reached (`docs/guides/tasks.md`): estimates are
 meant to be too long rather than too short.
@@ -48,11 +48,11 @@ _PROPAGATION_STEPS = 50
 
 @dataclass(frozen=True)
 class BaselineCost:
-    """What a baseline takes.
+    """Estimated cost of a baseline.
 
     Attributes:
-        seconds: about how long it runs, rather more.
-        memory_bytes: what it holds at most, beside the graph and the libraries.
+        seconds: run time, rather over- than underestimated.
+        memory_bytes: peak memory, beside the graph and the libraries.
     """
 
     seconds: float

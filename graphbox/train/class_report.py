@@ -1,4 +1,4 @@
-"""How well the classes of nodes are predicted: by one class of each, or by several."""
+"""Metrics of predicted classes of nodes: one class of each, or several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds while a model is trained on a device: its memory, and that equal runs give equal bits."""
+"""Setup of torch for training on a device: errors of its memory, and bitwise reproducible results."""
 
 from __future__ import annotations
 

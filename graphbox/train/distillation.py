@@ -38,11 +38,11 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class EarlierModels:
-    """What a model takes from models of its run that are trained already.
+    """Outputs of trained models of the run that a model learns from.
 
     Attributes:
-        teachers: of each teacher that classifies float32 [nodes, classes], its logits.
-        rankers: of each teacher that ranks its vectors.
+        teachers: logits of each teacher that classifies: float32 [nodes, classes].
+        rankers: vectors of each teacher that ranks.
         positions: float32 [nodes, width] by node type, rows of another model.
     """
 

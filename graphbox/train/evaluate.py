@@ -1,4 +1,4 @@
-"""How well a trained model does its task, by the task's own protocol."""
+"""Evaluation of a trained model by the protocol of its task."""
 
 from __future__ import annotations
 

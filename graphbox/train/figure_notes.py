@@ -1,4 +1,4 @@
-"""What the validation and test figures of a model mean beside each other, in words for reports."""
+"""Notes for reports on the relation of a model's validation and test figures."""
 
 from __future__ import annotations
 

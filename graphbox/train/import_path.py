@@ -1,4 +1,4 @@
-"""What an import path of a run file names."""
+"""Resolution of the import paths of a run file."""
 
 from __future__ import annotations
 

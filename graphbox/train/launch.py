@@ -37,7 +37,7 @@ from graphbox.train.tracking.trackers import Tracker
 _WORKER = "graphbox.train.worker"
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
-"""How long the others have to end by themselves, and to say why, when one has ended with an error."""
+"""Time that the other processes have to end and to report errors, when one has ended with an error."""
 
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 

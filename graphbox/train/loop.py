@@ -55,21 +55,21 @@ class TrainProgress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended.
+    """Result of a training.
 
     Attributes:
         epochs: epochs that were trained.
         steps: batches that were trained.
         best_epoch: the epoch after which the model was best, if that was looked for, else None.
-        stage_seconds: where the time went, by stage, see :class:`graphbox.train.stage_clock.StageClock`.
-        devices: where the model computed; of a training that was gone on with elsewhere, each in its turn.
+        stage_seconds: time by stage, see :class:`graphbox.train.stage_clock.StageClock`.
+        devices: devices of the model; of a training that was resumed elsewhere, each in its turn.
         places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
-        started_from: what it took over from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
+        started_from: the state taken from an earlier run, as :class:`graphbox.train.warm_start.WarmStart`
             has it; None: it started anew.
         best_value: the figure that was best then.
         validation: figures of the validation part of the state that it ended in, by their names in the log;
             of a model that was trained twice those of the first training. Empty: nothing was measured.
-        first: of a model that was trained twice the epochs, steps and seconds of the first training.
+        first: epochs, steps and seconds of the first training of a model that was trained twice.
     """
 
     epochs: int

@@ -365,7 +365,7 @@ _SHARE_OF_FREE = 0.6
 """Of the memory that a GPU has free, for tables that no budget was found for; the rest is for batches."""
 
 TABLE_BUFFER_BYTES = 12 << 20
-"""What a table with rows on SSD takes beside rows and index, about."""
+"""Approximate memory of a table with rows on SSD, beside rows and index."""
 
 
 def discard_table(table: EmbeddingTable) -> None:

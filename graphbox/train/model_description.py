@@ -23,12 +23,12 @@ _COLUMN = "id"
 
 @dataclass(frozen=True, eq=False)
 class ModelDescription:
-    """What a model was trained on, and what its rows and weights belong to.
+    """Training data of a model, and the meaning of its rows and weights.
 
     Attributes:
         kind: kind of the model.
         held_out: task, seed and fold of the training; None: it saw the whole graph.
-        inputs: names of what the weights read, in their order, see :meth:`graphbox.train.Trainer.inputs`.
+        inputs: names of the weights' inputs, in their order, see :meth:`graphbox.train.Trainer.inputs`.
         rows: keys of each table; None: the trainer does not describe them.
         nodes: original ids by node type, null for removed nodes: int64 or large_string [nodes].
         categories: names of the rows of weights that belong to names, by weight: large_string [rows].

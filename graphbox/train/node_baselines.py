@@ -25,7 +25,7 @@ SGC_STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 _SGC_STRENGTH = 1.0
 """Where the validation part is predicted itself, so that it can choose nothing."""
 SGC_STEPS = 2
-"""How often SGC averages features over neighbours."""
+"""Number of times that SGC averages features over neighbours."""
 _LEAST_LABEL = 1e-6
 """Of a label that is propagated: less decides nothing beside the shares of the classes."""
 

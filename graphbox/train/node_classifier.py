@@ -24,8 +24,8 @@ _PENALTY = 1.0
 _PENALTY_WITH_NEIGHBORS = 10.0
 """Strength of the L2 penalty: with neighbours there are several times the columns."""
 _SCALE_OF_SHARES = 6.0
-"""What shares of classes are multiplied by, beside columns of deviation 1. They are not standardized: those
-of rare classes would be huge where they are not zero."""
+"""Factor of shares of classes, beside columns of deviation 1. They are not standardized: those of rare
+classes would be huge where they are not zero."""
 
 
 def class_probabilities(

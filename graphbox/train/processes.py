@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TrainingProcesses:
-    """What the parts of a training in several processes tell each other.
+    """Communication between the processes of a training.
 
     Each process trains on its part of every batch: the loss of a part is its share of that of the batch, so
     that gradients, and losses, are added up. All processes make the same decisions: those that depend on time
@@ -36,7 +36,7 @@ class TrainingProcesses:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of processes."""
         return 1 if self._group is None else self._group.size
 
     @property
@@ -176,7 +176,7 @@ class TrainingProcesses:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Which keys this process has, as :meth:`EmbeddingTable.load` takes it."""
+        """Shard of keys of this process, as :meth:`EmbeddingTable.load` takes it."""
         return self.rank, self.size
 
     def close(self) -> None:

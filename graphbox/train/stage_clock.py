@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 STAGES = ("sample", "fetch", "compute", "push", "validate", "checkpoint", "wait")
-"""What a training does: batches are drawn; rows and features read; losses and gradients computed; parameters
+"""Stages of a training: batches are drawn; rows and features read; losses and gradients computed; parameters
 and rows changed; the model measured; checkpoints written; new data of a stream waited for."""
 
 OTHER = "other"

@@ -157,7 +157,7 @@ class TorchTrainer(Trainer, Generic[Batch]):
 
     @property
     def selection(self) -> Selection | None:
-        """Which state the model ends as."""
+        """Rule that selects the model's final state."""
         return self._selection
 
     def begin_epoch(self, epoch: int) -> int:

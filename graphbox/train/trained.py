@@ -38,7 +38,7 @@ _FORMAT_VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """What a training gave.
+    """Result of a training: rows, vectors and networks.
 
     Attributes:
         name: name of the model.
@@ -56,8 +56,8 @@ class TrainedModel:
             each scored before it was known.
         click: the model, of kind ``click``.
         triples: the rows of relations, of kind ``knowledge_graph``.
-        network: of graph networks what it takes to embed and classify nodes that came after training.
-        sequence: of models of sequences the network that encodes histories, over the rows in ``target``.
+        network: network and statistics to embed and classify nodes added after training, of graph networks.
+        sequence: network that encodes histories, over the rows in ``target``, of models of sequences.
     """
 
     name: str

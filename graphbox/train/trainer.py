@@ -1,4 +1,4 @@
-"""What trains a model: the face between the loop and the kinds of models."""
+"""Interface of trainers, between the loop and the kinds of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphbox.train.view import GraphView
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of its states a model ends as.
+    """Rule that selects the final state of a model.
 
     Attributes:
         metric: figure of :meth:`Trainer.end_epoch` that decides; larger is better, of equals the first.
@@ -50,7 +50,7 @@ class Trainer(ABC):
 
     @property
     def selection(self) -> Selection | None:
-        """Which state the model ends as; None: the last."""
+        """Rule that selects the model's final state; None: the last."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""What a model may see of a graph: everything but the answers of its task."""
+"""View of a graph for models: everything but the answers of a task."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NodesTakenOver:
-    """How many nodes of a type start from an earlier training.
+    """Number of nodes of a type that start from an earlier training.
 
     Attributes:
         nodes: number of nodes, without removed ones.
@@ -44,7 +44,7 @@ class NodesTakenOver:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a training started from.
+    """Initial state of a training, taken from an earlier one.
 
     Attributes:
         run: folder name of the earlier run.

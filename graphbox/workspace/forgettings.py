@@ -1,4 +1,4 @@
-"""What a workspace offers to the forgetting of nodes: a journal, redacted records, exchanged folders."""
+"""Workspace operations for forgetting nodes: a journal, redacted records, exchanged folders."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Forgetting:
 
 
 class Forgettings(Store):
-    """What was begun to be forgotten, and what only the workspace can rewrite."""
+    """Journals of forgetting, and rewrites that only the workspace can do."""
 
     @contextmanager
     def forgetting_lock(self, timeout_s: float = 10.0) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What the manifest of a graph says of its size, without opening the graph: see docs/formats/graph.md."""
+"""Size of a graph from its manifest, without opening the graph: see docs/formats/graph.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from graphbox.workspace.records import EdgeTypeCount
 
 TABLES_DIGITS = 32
-"""How many hexadecimal digits of a fingerprint tell the tables, also after a change."""
+"""Number of hexadecimal digits of a fingerprint that identify the tables, also after a change."""
 _FINGERPRINT_DIGITS = 64
 _CHECKSUM = re.compile(rb'^ "checksum": "([^"]+)"', re.MULTILINE)
 _HEAD_BYTES = 512
@@ -21,14 +21,14 @@ _HEAD_BYTES = 512
 
 @dataclass(frozen=True)
 class GraphContent:
-    """What a graph folder holds.
+    """Content of a graph folder.
 
     Attributes:
-        checksum: of the manifest; it changes whenever anything does.
+        checksum: checksum of the manifest; it changes whenever anything does.
         node_types: number of nodes by node type, removed ones not counted.
         edge_types: number of edges by edge type.
         base: folder of the arrays before all changes.
-        num_changes: how many changes there are since.
+        num_changes: number of changes since.
     """
 
     checksum: str

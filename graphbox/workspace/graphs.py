@@ -30,7 +30,7 @@ IMPORTED = "imported"
 
 
 class Graphs(Store):
-    """Which graphs there are, and how large they are."""
+    """Registry of graphs and their sizes."""
 
     def graphs(self) -> list[GraphRecord]:
         """Return all graphs, by name.

@@ -29,7 +29,7 @@ _SEARCHES = "compress"
 
 
 class Models(Store):
-    """Which models there are, and in which versions."""
+    """Registry of models and their versions."""
 
     def models(self, name: str | None = None) -> list[ModelRecord]:
         """Return all model versions (of ``name``), by name and version."""

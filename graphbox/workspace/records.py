@@ -1,4 +1,4 @@
-"""What a workspace knows of graphs, runs and models, as frozen records."""
+"""Frozen records of a workspace: graphs, runs and models."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _POLL_S = 0.05
 
 
 class Runs(Store):
-    """Which runs there are, and how far they got."""
+    """Registry of runs and their progress."""
 
     def runs(self) -> list[RunRecord]:
         """Return all runs, newest first."""

@@ -30,7 +30,7 @@ class RunningServer:
 
 
 class Servers(Store):
-    """Which servers run on the workspace.
+    """Registry of the servers that run on the workspace.
 
     The kernel frees the lock of a server when its process ends, however it ends: none is listed after that.
     """

@@ -1,4 +1,4 @@
-"""Which versions of a model get its requests: rolling back, canaries and shadows."""
+"""Assignment of requests to versions of a model: rolling back, canaries and shadows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from graphbox.workspace.traffic import (
 
 
 class Versions(Models):
-    """Which versions of a model get its requests."""
+    """Assignment of requests to versions of a model."""
 
     def roll_back_model(self, name: str) -> ModelRecord:
         """Make the version active that was active before the present one; return it.

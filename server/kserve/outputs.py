@@ -1,4 +1,4 @@
-"""What a request wants of single outputs beyond their values: classes, or a place in shared memory."""
+"""Options of single outputs of a request: classification, and a place in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions of a model get its requests: canaries, shadows and rolling back."""
+"""Routes of traffic between versions of a model: canaries, shadows and rolling back."""
 
 from __future__ import annotations
 

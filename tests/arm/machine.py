@@ -21,7 +21,7 @@ FOLDER_VARIABLE = "GRAPHBOX_ARM_FOLDER"
 TIMEOUT_S = 240.0
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 ABSOLUTE, RELATIVE = 1e-5, 1e-3
-"""How far floats of the two may be apart."""
+"""Tolerances between floats of the two machines."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is read of an ONNX file without the onnx package, and what is refused."""
+"""Inspection of ONNX files without the onnx package, and refusals of bad ones."""
 
 from __future__ import annotations
 

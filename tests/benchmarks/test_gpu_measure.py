@@ -1,4 +1,4 @@
-"""What benchmarks of a GPU have in common."""
+"""Measurement and output of GPU benchmarks."""
 
 from __future__ import annotations
 

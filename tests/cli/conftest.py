@@ -67,7 +67,7 @@ bench:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of the command line left."""
+    """Result of a call of the command line."""
 
     code: int
     out: str

@@ -41,7 +41,7 @@ def shop(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class End:
-    """What a run left, without what only time tells."""
+    """Files and records of a run, without values that depend on time."""
 
     figures: list[dict[str, Any]]
     points: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What users do wrong when they import or change graphs, and what they are told; see `test_mistakes`."""
+"""Mistakes of users in imports and changes of graphs, and the messages they get; see `test_mistakes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users do wrong, and what they are told: exit code and message, kept as text files in ``golden``.
+"""Mistakes of users: the exit code and message of each, kept as text files in ``golden``.
 
 ``GRAPHBOX_UPDATE_GOLDEN=1 pytest tests/cli/test_mistakes.py`` writes the files anew; read the difference
 before committing it.

@@ -1,4 +1,4 @@
-"""Which version is active: rules, options, comparisons, and servers that take it up or do not."""
+"""Choice of the active version: rules, options, comparisons, and servers that load it or do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows are read often: of neighbour lists, and of links that were not held out."""
+"""Popularity of rows: by neighbour lists, and by links that were not held out."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ LACKS: Mapping[str, tuple[str, ...]] = {
     "sasrec": ("topology", "features"),
     "gru4rec": ("topology", "features"),
 }
-"""What kinds cannot have: budgets of parts of the graph or of tables, and several processes."""
+"""Unsupported settings of kinds: budgets of parts of the graph or of tables, and several processes."""
 
 BUDGETS = {"topology": "30kB", "features": "2kB", "tables": "32MiB"}
 ABILITIES = (*BUDGETS, "processes")

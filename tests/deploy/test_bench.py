@@ -1,4 +1,4 @@
-"""What is measured, and how."""
+"""Latency and throughput measurements of models."""
 
 from __future__ import annotations
 

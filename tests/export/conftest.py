@@ -32,7 +32,7 @@ RELATIONS = [
 
 @dataclass(frozen=True, eq=False)
 class RandomEncoder:
-    """What training returns, with random numbers."""
+    """Result of a training, with random numbers."""
 
     model: TwoTowerSAGE
     inputs: dict[str, Float]

@@ -43,7 +43,7 @@ class Bag(nn.Module):
 
 
 class Nonzero(nn.Module):
-    """What adding self loops does inside a model."""
+    """Model with the operation that adding self loops needs."""
 
     def forward(self, rows: Tensor, target: Tensor) -> Tensor:
         return rows.sum(0) * torch.nonzero(target).sum()

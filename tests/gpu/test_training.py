@@ -25,7 +25,7 @@ __all__ = ["graph", "graphs"]  # fixtures
 pytestmark = pytest.mark.gpu
 
 _WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "din", "temporal")
-"""What is left out is drawn on the GPU, and is something else."""
+"""Kinds with dropout: it is drawn on the GPU, and differs from the CPU's."""
 
 
 def likeness(found: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -34,7 +34,7 @@ Histogram: TypeAlias = "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]"
 
 
 class Writer(Protocol):
-    """What the reference needs of `graphbox.graph.format.FolderWriter`."""
+    """Part of `graphbox.graph.format.FolderWriter` that the reference needs."""
 
     def add(self, name: str, array: npt.NDArray[Any]) -> str: ...
 
@@ -117,7 +117,7 @@ class NodeIds:
 
 @dataclass(frozen=True)
 class AddedEdges:
-    """What became of one batch.
+    """Result of adding one batch of edges.
 
     Attributes:
         dangling_rows: int64, positions within the batch of edges left out, ascending; None when the ids are
@@ -129,7 +129,7 @@ class AddedEdges:
 
 @dataclass(frozen=True)
 class BuiltEdges:
-    """What became of all edges.
+    """Result of building all edges.
 
     Attributes:
         num_edges: edges written.
@@ -140,7 +140,7 @@ class BuiltEdges:
         duplicate_examples: (source index, target index) of the first repeated edges in the order written.
         self_loop_examples: node index of the first edges that are self-loops in the order written.
         dangling_examples: the first dangling rows, counted over all that was added, from 0.
-        in_degrees: distinct in-degrees of all target nodes, 0 too, and how many nodes have each.
+        in_degrees: distinct in-degrees of all target nodes, 0 too, and the number of nodes of each.
         out_degrees: the same of all source nodes.
         arrays: name in the manifest of each array written: ``indptr``, ``indices``, the payload columns, and
             with ``csr`` also ``csr-indptr``, ``csr-indices``, ``csr-edge-ids``.

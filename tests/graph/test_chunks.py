@@ -172,7 +172,7 @@ def test_this_version_writes_and_reads_the_fixture(tmp_path: Path) -> None:
 
 
 def test_as_the_page_says() -> None:
-    """What came with a chunk, by docs/formats/graph.md and NumPy alone: expired ones are not there."""
+    """Read chunks by docs/formats/graph.md and NumPy alone: expired nodes and edges are not there."""
     folder = stream_files.FOLDER
     manifest = json.loads((folder / "manifest.json").read_bytes())
     chunks = manifest["stream"]["chunks"]

@@ -1,4 +1,4 @@
-"""What `describe` counts, against plain loops over the edges, and the problems it names."""
+"""Counts of `describe`, against plain loops over the edges, and the problems it names."""
 
 from __future__ import annotations
 

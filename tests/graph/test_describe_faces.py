@@ -1,4 +1,4 @@
-"""How descriptions look in terminals."""
+"""Descriptions of graphs in terminals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `describe` says of features, against NumPy on whole arrays."""
+"""Statistics of features by `describe`, against NumPy on whole arrays."""
 
 from __future__ import annotations
 

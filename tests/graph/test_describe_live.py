@@ -1,4 +1,4 @@
-"""What `describe` says of a changed graph: as of one with the changes merged, without merging them."""
+"""Descriptions of changed graphs: as of one with the changes merged, without merging them."""
 
 from __future__ import annotations
 

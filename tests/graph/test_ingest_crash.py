@@ -24,7 +24,7 @@ from graphbox.graph.ingest.demand import Demand
 
 SMALL, LARGE = 1_000, 120_000
 KILLS = int(os.environ.get("GRAPHBOX_KILLS", "8"))
-"""How often an import is killed; a longer stress test sets more."""
+"""Number of times that an import is killed; a longer stress test sets more."""
 
 IMPORT = """
     import signal

@@ -1,4 +1,4 @@
-"""What an import refuses, whatever the mode: each mistake is named with its place and what to do about it."""
+"""Errors of imports in every mode: each mistake is named with its place and a remedy."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from graphbox.graph.plan import ImportPlan, plan_import
 BUYS = ("user", "buys", "item")
 TOLERANCE = 0.15
 KEPT_BYTES = 16 << 20
-"""How much more or less of what was freed allocators may keep, and stacks of threads take, by machine: most
-of the peak of a small import is that of the interpreter and its libraries."""
+"""Tolerance for freed memory that allocators keep, and for stacks of threads, which vary by machine: most of
+the peak of a small import is that of the interpreter and its libraries."""
 
 
 def written(path: Path, edges: int, *, strings: bool = False) -> Path:

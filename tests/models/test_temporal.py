@@ -27,7 +27,7 @@ def random_events(seed: int, count: int, targets: int = NODES) -> Events:
 
 
 class PlainMemory:
-    """What :class:`RecentEvents` holds, event by event."""
+    """Reference of :class:`RecentEvents`, event by event."""
 
     def __init__(self) -> None:
         self.recent = [deque[tuple[int, int, int, int]](maxlen=LENGTH) for _ in range(NODES)]

@@ -27,13 +27,13 @@ CALLS = 250
 """Of a round, which has one graph and the objects made of it."""
 
 CHANGES = ("table_attach_tier",)
-"""What makes another kind of object of one that is there."""
+"""Functions that turn an existing object into one of another kind."""
 
 SOUND_TURNS = 3
-"""How often each function that makes objects is called before: some need what others make."""
+"""Number of sound calls of each function that makes objects, before fuzzing: some need others' results."""
 
 NOT_CALLED = ("random_copy_seconds", "random_read_seconds")
-"""What measures the machine takes as long as it is told to."""
+"""Functions that measure the machine: they run as long as their arguments say."""
 
 _SPARE_BYTES = 1 << 30
 _STACK_BYTES = 1 << 20

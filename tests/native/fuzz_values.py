@@ -318,7 +318,7 @@ def _written_checkpoint(world: World) -> dict[str, Any]:
 
 
 _OPEN_FILE = 2
-"""What stands for the lock of a folder, which the core only keeps open."""
+"""Stand-in for the lock of a folder, which the core only keeps open."""
 
 
 def _tier_folder(world: World) -> dict[str, Any]:

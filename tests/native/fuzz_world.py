@@ -1,4 +1,4 @@
-"""What the arguments of fuzzed calls are of: one small graph, so that they fit together."""
+"""Objects that the arguments of fuzzed calls refer to: one small graph, so that they fit together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users pass to native functions, and what they get back."""
+"""Conversion of arguments and results of native functions."""
 
 from pathlib import Path
 from typing import Any

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Command:
-    """How a file starts the server.
+    """Command by which a file starts the server.
 
     Attributes:
         where: the file.

@@ -1,4 +1,4 @@
-"""What an import may and may not load, and under which names the packages exist."""
+"""Modules that an import may and may not load, and the names under which the packages exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models reach as they are served, for tests to compare with what they were trained to."""
+"""Metrics of models as they are served, for tests to compare with those of training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which chunks of a stream are there, in which order, and what they lack."""
+"""Chunks of a stream: their order, and the parts that they lack."""
 
 from __future__ import annotations
 

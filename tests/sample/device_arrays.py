@@ -1,4 +1,4 @@
-"""What arrays on a device promise: rows are those of the arrays, wherever they are, and within the budget."""
+"""Guarantees of arrays on a device: the rows of the arrays, wherever they are, and within the budget."""
 
 from __future__ import annotations
 

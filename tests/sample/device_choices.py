@@ -1,4 +1,4 @@
-"""What samplers on a device promise of trees, times and excluded edges: the bits of the host."""
+"""Guarantees of samplers on a device for trees, times and excluded edges: the bits of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loaders on a device promise: the batches of their twins in host memory, bit for bit, on the device."""
+"""Guarantees of loaders on a device: the batches of their twins in host memory, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pairs and negatives on a device promise: those in host memory, bit for bit."""
+"""Guarantees of pairs and negatives on a device: those in host memory, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a budget for the device's memory promises: the same samples and walks, within it, and less to read."""
+"""Guarantees of a budget for the device's memory: the same samples and walks, within it, and fewer reads."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class DeviceResidents:
     def test_lists_are_found_when_they_are_there(
         self, device: torch.device, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Who finds them, without the lock, launches kernels on another stream than they come on."""
+        """Run the finder, without the lock, on another stream than the one that the lists come on."""
         graph = DeviceGraph(one_type(random_csc(np.random.default_rng(0), 9, 9, [3])), device)
         settle, found = graph._settle, []
 

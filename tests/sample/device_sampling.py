@@ -1,4 +1,4 @@
-"""What samplers on a device promise: the samples of their twins in host memory, bit for bit."""
+"""Guarantees of samplers on a device: the samples of their twins in host memory, bit for bit."""
 
 from __future__ import annotations
 

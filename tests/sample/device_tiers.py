@@ -1,4 +1,4 @@
-"""What a device promises of graphs on disk: samples of the graph in memory, bit for bit, within budgets."""
+"""Guarantees of a device for graphs on disk: samples of the graph in memory, bit for bit, within budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What walks on a device promise: the walks in host memory, bit for bit."""
+"""Guarantees of walks on a device: the walks in host memory, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What batches are made of and become: features, plain arrays, passes of several batches, and resuming."""
+"""Stages of loaders: features, plain arrays, passes of several batches, and resuming."""
 
 from __future__ import annotations
 

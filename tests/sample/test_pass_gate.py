@@ -1,4 +1,4 @@
-"""Who reads and who changes take turns."""
+"""Turns of readers and writers at the pass gate."""
 
 from __future__ import annotations
 

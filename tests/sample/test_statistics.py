@@ -237,7 +237,7 @@ def test_parts_of_the_key_are_independent(part: str) -> None:
 
 
 def test_hops_are_independent() -> None:
-    """What a seed draws says nothing of what the one node it finds draws, both with eight neighbours."""
+    """Compare the draws of a seed and of the one node that it finds, both with eight neighbours."""
     roots = np.arange(NODES)
     to_eight = np.repeat(roots + NODES, 8)
     csc = CSC(

@@ -197,7 +197,7 @@ def test_with_replacement(degree: int) -> None:
 
 
 def inclusion_of_numpy(weight: np.ndarray, wanted: int, repeats: int) -> np.ndarray:
-    """How often NumPy's successive sampling takes each edge, as a share of ``repeats``."""
+    """Return how often NumPy's successive sampling takes each edge, as a share of ``repeats``."""
     rng = np.random.default_rng(7)
     share = weight.astype(np.float64) / weight.sum(dtype=np.float64)
     counts = np.zeros(len(weight))

@@ -72,10 +72,10 @@ def frames_of(data: bytes) -> Iterator[Frame]:
 
 
 def read_all(connection: socket.socket, timeout_s: float = 10.0) -> bytes:
-    """What the server sends until it closes the connection.
+    """Return all bytes that the server sends until it closes the connection.
 
     Raises:
-        TimeoutError: it does not.
+        TimeoutError: it does not close it in time.
     """
     connection.settimeout(timeout_s)
     data = b""

@@ -1,4 +1,4 @@
-"""Who is let in: token, Host header, origin of a browser's request; refusals before anything is read."""
+"""Access control: token, Host header, origin of a browser's request; refusals before anything is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls of gRPC may take from others: connections, memory, and the time of the event loop."""
+"""Limits of gRPC calls: connections, memory, and the time of the event loop."""
 
 from __future__ import annotations
 
@@ -119,11 +119,11 @@ def test_the_watches_of_a_connection_are_limited(start_server: StartServer, tmp_
 
 
 class WatchingCall:
-    """What watches use of a call.
+    """Part of a call that health watches use.
 
     Attributes:
-        sent: by the server.
-        ended: how it ended.
+        sent: statuses sent by the server.
+        ended: status at the end of the call.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a client may do before its request is complete, written byte by byte."""
+"""Limits on clients whose request is incomplete, written byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing the server loads."""
+"""Modules that importing the server loads."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def serialized(ids: list[str]) -> Any:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_inputs_and_outputs(server: ServerProcess, key: str, transport: str) -> None:
-    """What one worker has registered, all know, at once."""
+    """Registrations at one worker are known to all, at once."""
     ids = PACKAGES[:4]
     given = serialized(ids)
     size, out_bytes = len(given.item()), len(ids) * DIM * 4
@@ -307,7 +307,7 @@ def test_gpu_memory_is_refused_in_words(server: ServerProcess) -> None:
 
 
 def test_copies_in_use_are_limited(key: str) -> None:
-    """What a request reads counts until its tensors are gone."""
+    """Memory read by a request counts until its tensors are gone."""
     (FOLDER / key[1:]).write_bytes(bytes(REGION_BYTES))
     memory = SharedMemory(SharedDocument.of_one_process(), "graphbox_", 1024, 2048)
     memory.register("r", key, 0, REGION_BYTES)

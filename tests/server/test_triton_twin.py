@@ -27,7 +27,7 @@ MEMORY_BYTES = 4096
 
 @dataclass(frozen=True)
 class Difference:
-    """How the answers of the two servers differ.
+    """Difference between the answers of the two servers.
 
     Attributes:
         triton: status of Triton's answer.

@@ -20,7 +20,7 @@ from graphbox.deploy.onnx_writer import Node, write_onnx
 __all__ = ["CASES", "MAX_ROWS", "Case", "Compare", "onnx_models"]
 
 Compare = Literal["status", "infer", "json", "keys"]
-"""What of two good answers is compared: nothing more, tensors, the whole document, or names of its fields."""
+"""Comparison of two good answers: status alone, tensors, the whole document, or names of its fields."""
 
 MAX_ROWS = 8
 INFER = "/v2/models/mlp/infer"

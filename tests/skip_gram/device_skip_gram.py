@@ -1,4 +1,4 @@
-"""What skip-gram on a device promises: the losses and rows of the native core, to float tolerance."""
+"""Guarantees of skip-gram on a device: the losses and rows of the native core, to float tolerance."""
 
 from __future__ import annotations
 

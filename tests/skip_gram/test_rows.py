@@ -1,4 +1,4 @@
-"""Which rows of skip-gram are in the memory of a device, and what they take: no kernel is run."""
+"""Placement of skip-gram's rows in the memory of a device, and their bytes: no kernel is run."""
 
 from __future__ import annotations
 

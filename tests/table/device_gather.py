@@ -1,4 +1,4 @@
-"""What gathering on a device promises: the rows that an index says, from wherever they are."""
+"""Guarantees of gathering on a device: the rows that an index names, from wherever they are."""
 
 from __future__ import annotations
 

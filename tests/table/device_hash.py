@@ -1,4 +1,4 @@
-"""What the hash table of a device promises: to be a dictionary, whatever the keys, however they change."""
+"""Guarantees of the hash table of a device: to be a dictionary, whatever the keys, however they change."""
 
 from __future__ import annotations
 

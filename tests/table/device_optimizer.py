@@ -1,4 +1,4 @@
-"""What optimizers on a device promise: the rows and the state of a table in host memory, bit for bit."""
+"""Guarantees of optimizers on a device: the rows and the state of a table in host memory, bit for bit."""
 
 from __future__ import annotations
 

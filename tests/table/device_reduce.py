@@ -1,4 +1,4 @@
-"""What summing on a device promises: different rows by first appearance, sums in the order of the core."""
+"""Guarantees of summing on a device: different rows by first appearance, sums in the order of the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table on a device promises: the results of the table below, whatever it has room for."""
+"""Guarantees of a table on a device: the results of the table below, whatever it has room for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several processes with one table are to do: each check runs in all of them, as a program's jobs."""
+"""Checks of several processes with one table: each runs in all of them, as a program's jobs."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def comes_to_another(group: ProcessGroup, folder: Path) -> None:
 
 
 def waits_for_files(group: ProcessGroup, folder: Path) -> None:
-    """Who writes files is waited for longer than the group's limit, but not for good."""
+    """Wait for a process that writes files longer than the group's limit, but not for good."""
     if group.is_first:
         time.sleep(2)
     group.barrier("files", timeout_seconds=60)
@@ -538,7 +538,7 @@ def rows_on_devices_in_all_or_none(group: ProcessGroup, folder: Path) -> None:
 
 
 def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:
-    """What NCCL carries is what gloo carries."""
+    """Compare tensors that NCCL carries with those that gloo carries."""
     device, size, rank = group.device, group.size, group.rank
     assert device == torch.device("cuda", rank)
     counts = group.exchange("counts", np.arange(size)[:, None] + rank)[:, 0].tolist()

@@ -310,7 +310,7 @@ class Life:
         return None
 
     def save_delta_that_fails(self) -> None:
-        """What a failed one took belongs to the next one."""
+        """Fail to save a delta: its changes belong to the next one."""
         if not self.chain:
             return self.save_base()
         try:
@@ -472,7 +472,7 @@ class LifeWithEviction(Life):
         super().check_figures()
 
     def save_and_go_on(self) -> None:
-        """Which rows leave next is not what a checkpoint is about: the twin is loaded, too."""
+        """Save, and load the twin as well: the order of eviction is no part of a checkpoint."""
         path = self.folder / "table"
         self.table.save(path)
         self.table, self.twin = (

@@ -187,7 +187,7 @@ class LifeOnSsdWithPolicies(LifeOnSsd, LifeWithPolicies):
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """What a training step sums, by which factors, and where the keys are among all."""
+    """Bags and factors of a training step, and the places of the keys among all."""
 
     arguments: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
     places: Places

@@ -218,7 +218,7 @@ def test_salted_keys_are_distinct_and_come_back() -> None:
 
 
 def plain_salted_key(key: int, salt: str) -> int:
-    """What the documentation says: keys are in files, so they may not change."""
+    """Return the key by the documentation's formula: keys are in files, so it may not change."""
     bits = key % 2**64
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         bits = (bits ^ bits >> 33) * factor % 2**64

@@ -1,4 +1,4 @@
-"""What was begun and went wrong leaves nothing that later looks right: chains, tombstones, budgets, locks."""
+"""Failed operations leave nothing that later looks right: chains, tombstones, budgets, locks."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Interruption:
 
     @property
     def places(self) -> int:
-        """How many were reached."""
+        """Number of places that were reached."""
         return len(self._seen)
 
     @contextmanager

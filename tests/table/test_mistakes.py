@@ -1,4 +1,4 @@
-"""What a user of tables gets wrong is told what was expected, and what to do instead."""
+"""Mistakes of users of tables: errors name the expected value and a remedy."""
 
 from __future__ import annotations
 

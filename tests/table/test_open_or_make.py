@@ -1,4 +1,4 @@
-"""What making a table refuses; and ``path=`` of a folder with a table opens it, if it is the same."""
+"""Creation of tables: refusals, and ``path=`` of a folder with a table, which opens it if it is the same."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class PlainPolicies(PlainTable):
 
 
 class PolicyMachine(TableMachine):
-    """What happens to a table that chooses its keys."""
+    """Random operations on a table with admission of keys."""
 
     plain: PlainPolicies
 

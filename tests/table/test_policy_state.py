@@ -1,4 +1,4 @@
-"""What policies counted, kept in steps: deltas and flushes write what changed, and nothing of it is lost."""
+"""Policy counts, kept in steps: deltas and flushes write the changes, and no count is lost."""
 
 from __future__ import annotations
 

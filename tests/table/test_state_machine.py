@@ -46,7 +46,7 @@ SERVING_VALUES = st.sampled_from(get_args(ServingValues))
 
 
 class TableMachine(RuleBasedStateMachine):
-    """What happens to a table in a life of random operations."""
+    """Random operations on a table."""
 
     key_range: ClassVar[int] = 400
     most_keys: ClassVar[int] = 500

@@ -1,4 +1,4 @@
-"""What users of torch do to models and optimizers works with tables in them, or is refused with a reason."""
+"""Operations of torch on models and optimizers: they work with tables, or raise an error that says why."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "before a version is told": (TablePublisher, "publish", False),
     "after a version is told": (TablePublisher, "publish", True),
 }
-"""What is called at each moment, and whether death comes after it or before."""
+"""Function called at each moment, and whether the process dies after it or before."""
 
 
 def die_in(moment: str, call: int) -> None:

@@ -219,7 +219,7 @@ class TestStudent:
 
 
 class TestRefusals:
-    """What a student cannot take is refused with its key."""
+    """Settings that a student cannot use are refused with their key."""
 
     def test_a_teacher_that_is_not_trained(self, papers: Graph, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match="there is no trained model `gcn` in this run"):

@@ -145,7 +145,7 @@ def assert_same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def expected(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What is trained in host memory, by task."""
+    """Vectors of trainings in host memory, by task."""
     folder = tmp_path_factory.mktemp("host")
     return {task: vectors_of(train(graph, task, folder / task, MemoryConfig())) for task in TASKS}
 

@@ -163,7 +163,7 @@ def test_the_command_says_what_trainings_take(tmp_path: Path) -> None:
 
 
 def test_a_graph_counts_as_its_tables_do(tmp_path: Path) -> None:
-    """What `plan` reads from tables, and the trainer from the graph that they became, is the same."""
+    """Compare counts that `plan` reads from tables with those that the trainer reads from the graph."""
     WORLDS["log"].write(tmp_path, 3_000)
     path = run_file(tmp_path, "deepfm")
     loaded = load_config(path)

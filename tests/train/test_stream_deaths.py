@@ -33,7 +33,7 @@ def processes() -> Iterator[JobServer]:
 
 @dataclass(frozen=True)
 class End:
-    """What a training left."""
+    """Files and records of a training at its end."""
 
     rows: dict[str, np.ndarray]
     chunks: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Which versions of a model get its requests, as the workspace keeps it."""
+"""Assignment of requests to versions of a model, as the workspace stores it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class InterestConfig(Section):
 
 
 class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
-    """How the probability of a click is learnt from the features of a row.
+    """Model of the probability of a click, by the features of a row.
 
     Each feature is a field of vectors: of its category, of its slots (their mean), or of the two knots that
     its number lies between. Numbers also enter the network as they are, standardized.
@@ -109,22 +109,22 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
 
     @property
     def history_window(self) -> int:
-        """How many events of a history are read, the last ones."""
+        """Number of events of a history that are read: the last ones."""
         return 0
 
     @property
     def events(self) -> int:
-        """How many events of histories are read of a row, at most."""
+        """Largest number of events of histories that are read of a row."""
         return len(self.histories) * self.history_window
 
     @property
     def network_arguments(self) -> Mapping[str, Any]:
-        """What the network is made with, beside its sizes and tables."""
+        """Constructor arguments of the network, beside its sizes and tables."""
         return {}
 
     @property
     def event_floats(self) -> int:
-        """How many numbers the network makes of an event."""
+        """Number of floats that the network computes for an event."""
         return 0
 
 
@@ -197,7 +197,7 @@ class DINConfig(ClickModelSection):
     """Histories, each with the feature it is compared with. Histories of the same target have vectors in
     common."""
     window: PositiveInt = 50
-    """How many events of a history are read, the last ones."""
+    """Number of events of a history that are read: the last ones."""
     attention: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (64, 16)
     """Widths of the layers that weigh an event."""
 

@@ -32,7 +32,7 @@ _NETWORK_SPACE: Mapping[str, Choices] = {
     "weight_decay": Interval(1e-5, 0.05, logarithmic=True),
     "learning_rate": Interval(0.002, 0.05, logarithmic=True),
 }
-"""What `tune` searches of all networks."""
+"""Search space of `tune` for all networks."""
 
 _COMPARED_EDGES = 200_000
 """Edges up to which settings are compared by trainings: a few minutes on one core."""
@@ -58,11 +58,11 @@ chooses the same."""
 
 
 class LinkTrainingSection(Section):
-    """How a graph network learns links, for a task of kind `recommend` or `predict_links`."""
+    """Training of a graph network on links, for a task of kind `recommend` or `predict_links`."""
 
     loss: Literal["sampled_softmax", "sigmoid"] | None = None
-    """Softmax over all candidates, estimated from those drawn, or each pair told to be a link or none.
-    Without a word softmax for `recommend`, the other for `predict_links`."""
+    """Softmax over all candidates, estimated from those drawn; or a sigmoid that classifies each pair as link
+    or none. Default: `sampled_softmax` for `recommend`, `sigmoid` for `predict_links`."""
     holdout_fraction: Fraction = 0.3
     """Share of the training links that an epoch holds out of the graph and learns to find."""
     negatives: PositiveInt = 1024

@@ -18,7 +18,7 @@ _Even = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
 class KnowledgeGraphSection(LearntParts, ModelSection, LearningRateSchedule):
-    """How rows of entities and relations are learnt from the triples of a complete task."""
+    """Model of the rows of entities and relations, learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ()
@@ -47,7 +47,7 @@ class KnowledgeGraphSection(LearntParts, ModelSection, LearningRateSchedule):
     candidates: PositiveInt = 1024
     """Entities drawn for each batch, which all its queries share; without a meaning for `softmax`."""
     adversarial_temperature: _NotNegative = 1.0
-    """How much more likelier drawn triples weigh in `self_adversarial`; 0: all alike."""
+    """Degree to which likelier drawn triples weigh more in `self_adversarial`; 0: all alike."""
     reciprocal: bool = True
     """Give each relation a second row, by which heads are found."""
     regularization: _NotNegative = 0.0
@@ -87,7 +87,7 @@ class BilinearSection(KnowledgeGraphSection):
     learning_rate: PositiveFloat = 0.3
     """Learning rate of the rows (Adagrad)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How the learning rate falls from its start to `final_learning_rate` of it."""
+    """Schedule of the learning rate, from its start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the learning rate that is left at the end of the schedule."""
 

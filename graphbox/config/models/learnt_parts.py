@@ -1,4 +1,4 @@
-"""Which parts of a task a model learns from."""
+"""Keys that choose the parts of a task that a model learns from."""
 
 from __future__ import annotations
 

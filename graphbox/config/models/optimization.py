@@ -1,4 +1,4 @@
-"""How parameters and table rows learn: keys for models that torch optimizers train."""
+"""Optimization of parameters and table rows: keys for models that torch optimizers train."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class LearningRateSchedule(Section):
-    """How learning rates change while a model is trained."""
+    """Schedule of the learning rates of a training."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How learning rates fall from their start to `final_learning_rate` of it."""
+    """Schedule of the learning rates, from their start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of the learning rates that is left at the end of the schedule."""
     warmup: _Share = 0.0

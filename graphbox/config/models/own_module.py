@@ -51,7 +51,7 @@ class OwnModuleConfig(ModelSection, OptimizationSection):
     `predict_links` split by time); only edges that are not later than a link are drawn around it. Or an
     integer feature of nodes: only neighbours that are not later than their seed are."""
     temporal_strategy: Literal["uniform", "last"] = "uniform"
-    """Which of the edges that are not later are drawn: any, or the `last` ones."""
+    """Choice among the edges that are not later: any, or the `last` ones."""
     disjoint: bool = False
     """A tree of its own for each seed or link; so it always is with times."""
     negatives: PositiveInt = 1

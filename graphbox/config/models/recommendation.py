@@ -24,7 +24,7 @@ NotNegative = Annotated[float, Field(ge=0.0)]
 
 
 class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
-    """How vectors of queries and candidates are learnt from the answers of a recommend task."""
+    """Model of vectors of queries and candidates, learnt from the answers of a recommend task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
     TEACHES: ClassVar[tuple[str, ...]] = ("recommend",)
@@ -48,8 +48,8 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     """Softmax over all candidates, estimated from those drawn; or each answer against one drawn candidate:
     `bpr` (Rendle et al., UAI 2009), `hinge`, `nce` (Gutmann and Hyvärinen, AISTATS 2010), `sigmoid`."""
     temperature: PositiveFloat | None = None
-    """What cosines are divided by to become logits. When absent some are compared on the validation part;
-    where that is empty, or the graph large, the mean number of answers decides."""
+    """Divisor of cosines that gives logits. When absent some are compared on the validation part; where that
+    is empty, or the graph large, the mean number of answers decides."""
     popularity: NotNegative = 0.5
     """A candidate's logit has the logarithm of its in-degree, times this, in training and in ranking."""
     candidates: PositiveInt = 4096
@@ -67,7 +67,7 @@ class RecommendationSection(LearntParts, ModelSection, LearningRateSchedule):
     learning_rate: PositiveFloat = 0.02
     """Learning rate of the rows (Adam)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How the learning rate falls from its start to `final_learning_rate` of it."""
+    """Schedule of the learning rate, from its start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the learning rate that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.03

@@ -66,7 +66,7 @@ class SageConfig(ModelSection, LearningRateSchedule):
     table_learning_rate: PositiveFloat = 0.02
     """Learning rate of the embedding tables (row-wise Adagrad)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How both learning rates fall from their start to `final_learning_rate` of it."""
+    """Schedule of both learning rates, from their start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """Share of the learning rates that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.17

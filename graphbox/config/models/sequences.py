@@ -17,7 +17,7 @@ Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class SequenceSection(ModelSection, OptimizationSection):
-    """How vectors of histories, and of the items that follow them, are learnt from events in order."""
+    """Model of vectors of histories, and of the items that follow them, learnt from events in order."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("next",)
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
@@ -53,7 +53,7 @@ class SequenceSection(ModelSection, OptimizationSection):
     table_learning_rate: PositiveFloat = 0.01
     """Learning rate of the rows of items (Adam)."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How learning rates fall from their start to `final_learning_rate` of it."""
+    """Schedule of the learning rates, from their start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of the learning rates that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.05

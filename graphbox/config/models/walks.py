@@ -23,7 +23,7 @@ _ROW_SPACE: Mapping[str, Choices] = {
     "negative_exponent": Interval(0.0, 1.0),
     "negative_weight": Interval(1.0, 10.0, logarithmic=True),
 }
-"""What `tune` searches of all walks."""
+"""Search space of `tune` that models of walks share."""
 
 
 class _LearntInPlace(ModelSection):
@@ -39,14 +39,14 @@ class _LearntInPlace(ModelSection):
 
 
 class NegativeSamplingSection(Section):
-    """How rows learn from pairs of nodes: with negative samples (Mikolov et al., NIPS 2013)."""
+    """Training of rows on pairs of nodes, with negative samples (Mikolov et al., NIPS 2013)."""
 
     weighted: bool = False
     """Take edges in proportion to their weights, instead of all alike."""
     negatives: PositiveInt = 256
     """Negatives drawn for each batch; all its pairs share them."""
     negative_weight: PositiveFloat = 2.0
-    """How many independent negatives the shared ones count as, for each pair."""
+    """Number of independent negatives that the shared ones count as, for each pair."""
     negative_exponent: Exponent = 1.0
     """Negatives are drawn by how often walks visit a node, to this power."""
     learning_rate: PositiveFloat = 0.2
@@ -57,7 +57,7 @@ class NegativeSamplingSection(Section):
 
 
 class SkipGramSection(NegativeSamplingSection):
-    """How skip-gram with negative samples learns from metapath walks (Dong et al., KDD 2017)."""
+    """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
 
     metapaths: Annotated[
         tuple[Annotated[tuple[EdgeTypeList, ...], Field(min_length=1)], ...], Field(min_length=1)
@@ -109,7 +109,7 @@ class OneTypeSection(_LearntInPlace, NegativeSamplingSection):
     negatives: PositiveInt = 128
     """Negatives drawn for each batch; all its pairs share them."""
     negative_weight: PositiveFloat = 5.0
-    """How many independent negatives the shared ones count as, for each pair."""
+    """Number of independent negatives that the shared ones count as, for each pair."""
     negative_exponent: Exponent = 0.75
     """Negatives are drawn by the degree of a node, to this power."""
     learning_rate: PositiveFloat = 0.1

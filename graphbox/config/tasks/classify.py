@@ -12,7 +12,7 @@ from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOut
 from graphbox.config.tasks.task_kind import TaskKind
 
 NodeBaselineName = Literal["majority", "neighbors_vote", "label_propagation", "sgc"]
-"""What classifies without training by gradients on batches."""
+"""Baselines of classification: none trains by gradients on batches."""
 
 
 class ClassifyTaskConfig(HeldOutSection):
@@ -35,7 +35,7 @@ class ClassifyTaskConfig(HeldOutSection):
     """In its place: edge type from `node_type` to a node type whose nodes are the classes, each named by its
     id. A node has those that such edges lead to; models of this task do not see the edges."""
     split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
-    """Which nodes are held out."""
+    """Rule by which nodes are held out."""
     neighbors: bool = False
     """Let the logistic regression read the mean embedding of a node's neighbours, too, of each node type that
     edges join to it. Models that predict classes themselves do not ask."""

@@ -48,7 +48,7 @@ class ClickTaskConfig(HeldOutFractions):
     split: Annotated[
         RandomSplitConfig | RowTimeSplitConfig | GivenSplitConfig, Field(discriminator="kind")
     ] = RANDOM_SPLIT
-    """Which rows are held out."""
+    """Rule by which rows are held out."""
     baselines: tuple[Literal["prior", "logistic_regression"], ...] = ("prior", "logistic_regression")
     """Baselines reported beside the models: the share of positives for every row, and a logistic regression
     on the same features."""

@@ -16,7 +16,7 @@ from graphbox.config.tasks.splits import (
 from graphbox.config.tasks.task_kind import TaskKind
 
 CompletionBaseline = Literal["popular", "rules"]
-"""What completes triples without training by gradients."""
+"""Baselines of completion: none trains by gradients."""
 
 
 class CompleteTaskConfig(HeldOutFractions):
@@ -33,7 +33,7 @@ class CompleteTaskConfig(HeldOutFractions):
     """Categorical edge feature that divides an edge type into relations, so that a table `head relation tail`
     is one edge type; without it each edge type is a relation."""
     split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
-    """Which triples are held out. At random all triples between two entities are in one part."""
+    """Rule by which triples are held out. At random all triples between two entities are in one part."""
     baselines: tuple[CompletionBaseline, ...] = ("popular", "rules")
     """Baselines reported beside the models: the most frequent tails and heads of each relation; and rules of
     one step, which know by which other relations two entities tend to be linked as well, either way."""

@@ -11,7 +11,7 @@ from graphbox.config.tasks.splits import HeldOutFractions, LeaveLastOutSplitConf
 from graphbox.config.tasks.task_kind import TaskKind
 
 NextBaseline = Literal["popular", "markov", "item_knn"]
-"""What ranks the next item without training by gradients."""
+"""Baselines of next items: none trains by gradients."""
 
 LEAVE_LAST_OUT_SPLIT = LeaveLastOutSplitConfig(kind="leave_last_out")
 
@@ -39,8 +39,8 @@ class NextTaskConfig(HeldOutFractions):
     split: Annotated[LeaveLastOutSplitConfig | TimeSplitConfig, Field(discriminator="kind")] = (
         LEAVE_LAST_OUT_SPLIT
     )
-    """Which events are held out. Each is predicted from all events of its node before it, held out ones
-    included; an event without any before it is not tested."""
+    """Rule by which events are held out. Each is predicted from all events of its node before it, those held
+    out included; an event without any before it is not tested."""
     repeat: bool = False
     """Whether an item of the history is a candidate. If not, events that repeat one are not tested."""
     k: PositiveInt = 10

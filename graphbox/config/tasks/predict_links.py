@@ -18,7 +18,7 @@ from graphbox.config.tasks.splits import (
 from graphbox.config.tasks.task_kind import TaskKind
 
 LinkBaseline = Literal["popularity", "adamic_adar", "seen_before", "seen_before_online"]
-"""What scores pairs without training."""
+"""Baselines of link prediction: none is trained."""
 
 
 class PredictLinksTaskConfig(HeldOutFractions):
@@ -39,15 +39,15 @@ class PredictLinksTaskConfig(HeldOutFractions):
         RandomSplitConfig | TimeSplitConfig | LeaveLastOutSplitConfig | GivenSplitConfig,
         Field(discriminator="kind"),
     ] = RANDOM_SPLIT
-    """Which edges are held out. With times, and a split that is not random, each edge is an event of its own,
-    and pairs that were joined before are to be told again; else pairs are held out whole."""
+    """Rule by which edges are held out. With times, and a split that is not random, each edge is an event of
+    its own, and pairs that were joined before are predicted again; else pairs are held out whole."""
     exclude_relations: tuple[TypeName, ...] = ()
     """A pair joined by one of these relations is not tested: the answer would leak."""
     negatives: PositiveInt = 1
     """Targets drawn for each held-out edge in its target's place, none of which an edge joins to the source,
     in any part or in none, nor an excluded relation. The seed of the run decides them."""
     negative_distribution: Literal["uniform", "degree"] = "uniform"
-    """How they are drawn: all alike, or by the number of training edges that arrive at them."""
+    """Distribution of the negatives: all alike, or by the number of training edges that arrive at them."""
     negative_relations: tuple[TypeName, ...] = ()
     """Edge types from `node_type` to `target_type` that hold negatives, taken instead of drawn ones. The
     split cuts them where it cuts the edges. No model sees them."""

@@ -27,7 +27,7 @@ RecommendationBaseline = Literal[
     "ials",
     "ease",
 ]
-"""What ranks without training by gradients."""
+"""Baselines of recommendation: none trains by gradients."""
 
 
 class RecommendTaskConfig(HeldOutSection):
@@ -48,7 +48,7 @@ class RecommendTaskConfig(HeldOutSection):
         RandomSplitConfig | TimeSplitConfig | LeaveLastOutSplitConfig | GivenSplitConfig,
         Field(discriminator="kind"),
     ] = RANDOM_SPLIT
-    """Which edges are held out."""
+    """Rule by which edges are held out."""
     exclude_relations: tuple[TypeName, ...] = ()
     """A pair of groups joined by one of these relations is not tested: the answer would leak."""
     alternative: str | None = None

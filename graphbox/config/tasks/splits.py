@@ -1,4 +1,4 @@
-"""What a task holds out, and which part of it: keys for every kind of task."""
+"""Held-out parts of a task: keys for every kind of task."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ RANDOM_SPLIT = RandomSplitConfig(kind="random")
 
 
 class HeldOutFractions(Section):
-    """What every task needs to know to hold data out."""
+    """Held-out fractions, keys of every task."""
 
     validation_fraction: Fraction = 0.1
     """Share held out for choosing among epochs."""
@@ -113,7 +113,7 @@ class HeldOutFractions(Section):
 
 
 class HeldOutSection(HeldOutFractions):
-    """What a task needs to know whose nodes come in groups."""
+    """Keys of tasks whose nodes may come in groups."""
 
     group: EdgeTypeList | None = None
     """Edge type whose target groups nodes; a group is never split between train, validation and test."""

@@ -1,4 +1,4 @@
-// How arrays cross the border to Python: in as views, out as pooled memory that Python owns.
+// Conversion of arrays at the border to Python: in as views, out as pooled memory that Python owns.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -80,7 +80,7 @@ inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyI
   adjacency.num_rows = static_cast<std::int64_t>(indptr.shape(0)) - 1;
   adjacency.num_edges = static_cast<std::int64_t>(indices.shape(0));
   adjacency.name = std::move(name);
-  // Which of the two is set tells the dtype, also where there are no edges and so, of some libraries, no address.
+  // The pointer that is set tells the dtype, also where there are no edges and so, of some libraries, no address.
   static constexpr std::int64_t kNothing = 0;
   const void* const data = indices.data() != nullptr ? indices.data() : &kNothing;
   if (indices.dtype() == nb::dtype<std::int32_t>()) {

@@ -1,4 +1,4 @@
-// What pulls say, and sums of rows, for Python.
+// Bindings of the results of pulls, and of sums of rows.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What the core keeps between calls.
+// Bindings of the memory that the core keeps between calls.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 

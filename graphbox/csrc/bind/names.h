@@ -10,7 +10,7 @@
 
 namespace graphbox::bind {
 
-// What `name` stands for; `expected` lists all names, for the message.
+// Value of `name`; `expected` lists all names, for the message.
 template <typename Value, std::size_t kCount>
 Value value_of(const std::array<std::pair<const char*, Value>, kCount>& names, const std::string& name,
                const char* expected, const char* where) {

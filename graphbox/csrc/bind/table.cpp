@@ -79,7 +79,7 @@ PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<flo
   return self.pull_rows(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
-// What a push applies; shows and clicks are as many as its keys, or null.
+// Operands of a push; shows and clicks are as many as its keys, or null.
 using CountArray = std::optional<InputArray<float>>;
 Push to_push(const InputArray<float, 2>& gradients, std::size_t keys, std::uint64_t dim, const CountArray& shows,
              const CountArray& clicks) {

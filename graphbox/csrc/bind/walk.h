@@ -1,4 +1,4 @@
-// What walkers do and who they are, as Python gives it.
+// Arguments of walks, as Python passes them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,12 +19,12 @@ namespace graphbox::bind {
 using OptionalArray = std::optional<InputArray<std::int64_t>>;
 using DrawKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // seed, epoch, batch
 
-// What walkers do, without who they are.
+// Arguments of a walk, without its walkers.
 struct PlanArrays {
   WalkRequest request;
 };
 
-// Who walks: where each walker starts, and where it goes first, along which path and from what time on, if told.
+// Walkers: the start of each, and optionally its first step, its path and its start time.
 struct WalkerArrays {
   InputArray<std::int64_t> start;
   OptionalArray second;
@@ -35,8 +35,8 @@ struct WalkerArrays {
 
 WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads);
 
-// How pairs are made of walks: the window, offsets of the columns of each path, whether windows are drawn, and the share
-// of each key to keep.
+// Arguments for making pairs of walks: the window, offsets of the columns of each path, whether windows are drawn, and
+// the share of each key to keep.
 using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
 using PairTuple = std::tuple<std::int64_t, PerColumn, bool, std::optional<InputArray<double>>>;
 

@@ -10,7 +10,7 @@ namespace graphbox {
 
 enum class ErrorKind { kUsage, kData, kFormat, kNotFound, kDoesNotFit, kFailure };
 
-// What was expected and what was received (`what()`), where, and what to do next.
+// Error with the expected and the received value (`what()`), the place, and a hint.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message, std::string where = {}, std::string hint = {})

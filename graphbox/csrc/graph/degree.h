@@ -12,7 +12,7 @@
 
 namespace graphbox {
 
-// How many nodes have each degree. Few degrees differ: n edges have less than 2 sqrt(n) of them.
+// Number of nodes of each degree. Few degrees differ: n edges have less than 2 sqrt(n) of them.
 class DegreeHistogram {
  public:
   void add(std::int64_t degree, std::int64_t nodes = 1) {
@@ -52,8 +52,8 @@ class NodeBits {
 // The in-degrees that the indptr array at `path` says. Nodes with edges are marked in `used`.
 DegreeHistogram degrees_of_indptr(const std::string& path, std::int64_t num_nodes, NodeBits& used, int threads);
 
-// How often each of `num_nodes` nodes stands in the indices array at `path`: read once for each part of the nodes whose
-// counts fit into `memory_bytes`.
+// Histogram of the number of times that each of `num_nodes` nodes occurs in the indices array at `path`: read once for
+// each part of the nodes whose counts fit into `memory_bytes`.
 DegreeHistogram degrees_of_indices(const std::string& path, bool wide, std::int64_t num_edges, std::int64_t num_nodes,
                                    NodeBits& used, std::size_t memory_bytes, int threads);
 

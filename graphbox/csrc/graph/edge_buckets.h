@@ -40,7 +40,7 @@ class EdgeBuckets {
   std::int64_t largest() const { return largest_; }
   std::size_t held_bytes() const { return used_blocks_ * kBlockBytes; }
 
-  // How some more edges fall; those with an end below 0 are left out.
+  // Distribution of further edges over buckets; those with an end below 0 are left out.
   struct Falling {
     struct Chunk {
       std::int64_t first = 0;

@@ -26,7 +26,7 @@ struct EdgeOutput {
   std::vector<ColumnOutput> columns;
 };
 
-// What was written.
+// Counts of written edges.
 struct EdgeCounts {
   static constexpr std::size_t kExamples = 5;
 
@@ -39,7 +39,7 @@ struct EdgeCounts {
 
 class EdgeEmitter {
  public:
-  // What is held while edges pass, for each thread.
+  // Memory held while edges pass, for each thread.
   static constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
 
   // `num_targets` is the number of target nodes; self-loops are looked for when both ends are of one node type.

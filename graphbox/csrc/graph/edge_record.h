@@ -1,4 +1,4 @@
-// What edges are sorted by: target, then source.
+// Sort keys of edges: target, then source.
 #pragma once
 
 #include <cstdint>

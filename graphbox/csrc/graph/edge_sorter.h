@@ -18,9 +18,9 @@ namespace graphbox {
 
 class EdgeSorter {
  public:
-  // What is held beside the edges.
+  // Memory held beside the edges.
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
-  // What is added at a time at least: each may begin a block.
+  // Least number of rows that are added at a time: each may begin a block.
   static constexpr std::int64_t kFewestRows = std::int64_t{1} << 11;
 
   // `column_bytes` are the bytes of one row of each column that goes along; runs are spilled to the disk of `scratch`.
@@ -33,7 +33,7 @@ class EdgeSorter {
   std::int64_t num_edges() const { return total_; }
   std::uint64_t spilled_bytes() const { return scratch_ ? scratch_->bytes() : 0; }
 
-  // What is held now, and until finish() has passed all on if nothing is added.
+  // Memory held now, and until finish() has passed all on if nothing is added.
   std::size_t held_bytes() const;
 
   // Moves what is held in memory to the scratch file.

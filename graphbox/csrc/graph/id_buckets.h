@@ -22,7 +22,7 @@ class IdBuckets {
   IdBuckets() = default;
   explicit IdBuckets(std::size_t most_bytes) : buckets_(most_bytes / sizeof(Bucket) + 1) {}
 
-  // What a table for so many ids takes: up to four fifths of the slots are in use.
+  // Bytes of a table for so many ids: up to four fifths of the slots are in use.
   static std::size_t bytes_of(std::int64_t capacity) {
     const std::size_t bytes = static_cast<std::size_t>(buckets_of(capacity)) * sizeof(Bucket);
     return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;

@@ -44,9 +44,9 @@ std::size_t IdTable::bytes_with(std::int64_t capacity, std::int64_t ids, std::si
   return kWorkingBytes + IdBuckets::bytes_of(capacity) + static_cast<std::size_t>(ids + 1) * 8 + text_bytes;
 }
 
-// What buckets are made for is a power of two, or three quarters of one, or, where that does not fit, as many ids as do:
-// it follows from the ids that are held and the memory, not from the batches they came in, so that it can be told
-// beforehand whether they fit. 0 when `wanted` ids do not.
+// Capacity of the buckets: a power of two, or three quarters of one, or, where that does not fit, as many ids as do. It
+// follows from the ids that are held and the memory, not from the batches they came in, so that it is known beforehand
+// whether they fit. 0 when `wanted` ids do not.
 std::int64_t IdTable::capacity_for(std::int64_t wanted, std::size_t text_bytes) const {
   const auto fits = [&](std::int64_t capacity) {
     // Ids that follow are taken to be as long as those before them.

@@ -17,7 +17,7 @@ namespace graphbox {
 // are cut into batches and whatever the number of threads. Never holds more than `memory_bytes`.
 class IdTable {
  public:
-  // What a table holds beside the ids and their buckets.
+  // Memory of a table beside the ids and their buckets.
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 
   IdTable(IdKind kind, std::size_t memory_bytes, int threads);

@@ -30,7 +30,7 @@ ArrayFile write_array(const std::string& path, const char* dtype, const void* da
 
 NodeIds::NodeIds(IdKind kind, std::string scratch, std::size_t memory_bytes, int threads)
     : kind_(kind), scratch_(std::move(scratch)), memory_bytes_(memory_bytes), threads_(bounded_threads(threads)) {
-  // What spilling takes is kept free, where there is enough for it at all.
+  // The memory that spilling needs is kept free, where there is enough for it at all.
   const std::size_t kept = memory_bytes_ > 2 * SpilledIds::kFewestBytes ? SpilledIds::kStreamBytes : 0;
   table_ = std::make_unique<IdTable>(kind_, memory_bytes_ - kept, threads_);
 }

@@ -45,7 +45,7 @@ class NodeIds {
   // Whether the ids did not fit into memory: then they are numbered and looked up through logs.
   bool is_spilled() const { return spilled_ != nullptr; }
 
-  // What is held in memory until the edges that refer to these ids are written.
+  // Memory held until the edges that refer to these ids are written.
   std::size_t held_bytes() const { return (spilled_ ? memory_bytes_ : table_->held_bytes()) + static_cast<std::size_t>(num_nodes() / 8); }
 
   // Adds the rows of a node table, in order.

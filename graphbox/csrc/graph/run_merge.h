@@ -26,7 +26,7 @@ struct EdgeRun {
 template <typename Record>
 class RunMerge {
  public:
-  // What one row of the parts in memory takes, and what is held beside them.
+  // Least number of rows of each run in memory, and the bytes held beside them.
   static constexpr std::int64_t kFewestRows = std::int64_t{1} << 6;
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 

@@ -25,7 +25,7 @@ inline constexpr std::size_t kIdPartitions = std::size_t{1} << kIdPartitionBits;
 // Ids in the order in which they were met.
 class IdLog {
  public:
-  // What a log holds in memory, while it is written or read.
+  // Memory of a log, while it is written or read.
   static constexpr std::size_t kWorkingBytes = (kIdPartitions + 1) * StreamFile::kBufferBytes;
 
   IdLog(IdKind kind, const std::string& scratch) : kind_(kind), streams_(scratch, kIdPartitions + 1) {}
@@ -72,7 +72,7 @@ struct IdArrayPaths {
 
 class SpilledIds {
  public:
-  // What is held for streams at a time, and the least memory to work with.
+  // Memory of streams at a time, and the least memory to work with.
   static constexpr std::size_t kStreamBytes = 3 * IdLog::kWorkingBytes;
   static constexpr std::size_t kFewestBytes = kStreamBytes + (std::size_t{5} << 20);
 

@@ -31,7 +31,7 @@ class StreamFile {
 
   StreamFile(const std::string& scratch, std::size_t streams) : file_(scratch), streams_(streams) {}
 
-  // What `streams` streams hold in memory, while they are written or while they are read.
+  // Memory of `streams` streams, while they are written or while they are read.
   static std::size_t bytes_of(std::size_t streams) { return streams * kBufferBytes; }
 
   void append(std::size_t stream, const void* data, std::size_t bytes) {

@@ -20,7 +20,7 @@ std::string array_header(const std::string& dtype, const std::vector<std::uint64
 // Bytes of one value of a type like "<i8" or "|u1".
 std::size_t item_bytes_of(const std::string& dtype);
 
-// What was written.
+// Shape and checksum of a written array.
 struct ArrayFile {
   std::vector<std::uint64_t> shape;
   std::uint32_t crc32c = 0;  // of the data after the header

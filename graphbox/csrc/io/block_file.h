@@ -7,7 +7,7 @@
 
 namespace graphbox {
 
-// What direct reads are aligned to: a multiple of the logical sector of every usual disk, and its physical one.
+// Alignment of direct reads: a multiple of the logical sector of every usual disk, and its physical one.
 inline constexpr std::size_t kBlockBytes = 4096;
 
 class BlockFile {

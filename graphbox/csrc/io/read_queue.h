@@ -38,8 +38,8 @@ struct BackendChoice {
   std::string text;     // its name, and why it is not io_uring
 };
 
-// What this process can use with so many reads in flight: io_uring may be missing from the build, or refused by the kernel or a sandbox.
-// kUring where that is not possible is an error of the kind kFailure.
+// Backend that this process can use with so many reads in flight: io_uring may be missing from the build, or refused by
+// the kernel or a sandbox. kUring where that is not possible is an error of the kind kFailure.
 BackendChoice choose_backend(ReadBackend wanted, unsigned depth);
 
 std::unique_ptr<ReadQueue> open_read_queue(ReadBackend backend, unsigned depth);

@@ -1,4 +1,4 @@
-// What this machine's memory can do, measured: the bound that benchmarks are compared with.
+// Measured rates of this machine's memory: the bound that benchmarks are compared with.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ struct Seconds {
   double cpu;  // of the calling thread: the number to trust when others use the processor too
 };
 
-// What `reads` reads of `read_bytes` (a multiple of 64) at random places of `memory_bytes` take one thread, each asked
-// for well ahead.
+// Time of one thread for `reads` reads of `read_bytes` (a multiple of 64) at random places of `memory_bytes`, each
+// prefetched well ahead.
 Seconds random_read_seconds(std::size_t memory_bytes, std::int64_t reads, std::size_t read_bytes);
 
 // The same for copies of such reads to a place of `target_bytes`, written in order and past the caches.

@@ -8,7 +8,7 @@
 namespace graphbox {
 namespace {
 
-// What is not there or no number ("max", and -1 in version 1) is no quota.
+// Missing values and non-numbers ("max", and -1 in version 1) are no quota.
 int quota_of(double quota_us, double period_us) {
   return quota_us > 0 && period_us > 0 ? static_cast<int>(std::clamp(quota_us / period_us, 1.0, double{INT_MAX}))
                                        : INT_MAX;

@@ -1,4 +1,4 @@
-// How many CPUs a control group (cgroup) lets this process use.
+// Number of CPUs that a control group (cgroup) lets this process use.
 #pragma once
 
 #include <string>

@@ -21,9 +21,9 @@
 namespace graphbox {
 namespace {
 
-// Who waits first looks again and again, then sleeps. To look for as long as it takes to wake a thread (on a virtual
-// machine whose CPU was given back, this long) costs at most twice what the best choice would have: Karlin, Li,
-// Manasse, Owicki, "Empirical studies of competitive spinning", SOSP 1991.
+// A waiting thread spins first, then sleeps. Spinning for as long as it takes to wake a thread (on a virtual machine
+// whose CPU was given back, this long) costs at most twice what the best choice would have: Karlin, Li, Manasse,
+// Owicki, "Empirical studies of competitive spinning", SOSP 1991.
 constexpr std::chrono::microseconds kLookingTime{100};
 
 // Whether `is_there` became true while it was looked for.

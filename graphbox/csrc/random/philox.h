@@ -28,7 +28,7 @@ struct PhiloxKey {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-// What a key is for: equal seeds in two of these give unrelated numbers.
+// Purpose of a key: equal seeds in two of these give unrelated numbers.
 enum class Stream : std::uint32_t {
   kNeighbor = 1,
   kWalk = 2,

@@ -23,7 +23,7 @@ struct FoundRow {
   const float* added;  // [dim]; null: nothing
 };
 
-// What find() may find.
+// Tables that find() may find rows in.
 struct FoundTables {
   bool are_all = false;                     // whether find() finds all rows
   bool have_added = false;                  // whether something is added to some

@@ -65,7 +65,7 @@ class StoredRows {
   // Of the products with a query [dim]; null where decoding the rows costs no more. The rows must outlive the result.
   virtual std::unique_ptr<ProductBounds> product_bounds(std::span<const float> query) const;
 
-  // What find() may find; not all where rows are stored otherwise. The tables live as long as the rows.
+  // Tables that find() may find rows in; not all where rows are stored otherwise. They live as long as the rows.
   virtual FoundTables found_tables() const { return {}; }
 
   // found[places[i]] = where row index[i] is, for at most kFoundTogether rows; only where found_tables() are all.

@@ -1,4 +1,4 @@
-// Which tier has a row, and as which of its rows. Two bits a row, without branches: each lookup reads 16 bytes.
+// Map from rows to tiers and row numbers in them. Two bits a row, without branches: each lookup reads 16 bytes.
 #pragma once
 
 #include <algorithm>

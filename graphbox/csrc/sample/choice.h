@@ -14,7 +14,7 @@ struct EdgeSpan {
   std::int64_t degree;
 };
 
-// How many edges are sampled of a node with `degree` of them when `wanted` are asked for (-1: all).
+// Number of edges sampled of a node with `degree` of them when `wanted` are requested (-1: all).
 GRAPHBOX_INLINE std::int64_t choice_count(std::int64_t degree, std::int64_t wanted, bool replace) {
   if (wanted < 0) {
     return degree;

@@ -97,7 +97,7 @@ class ExcludingChooser : public NeighborChooser {
     return is_last ? std::min(remaining, frontier.wanted) : remaining;
   }
 
-  // What is chosen of a narrowed span of positions are ranks among the remaining edges.
+  // Positions chosen of a narrowed span are ranks among the remaining edges.
   void choose_ranks(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) {
     plain_->choose(frontier, begin, end, room);
     std::int64_t* out = room.data();

@@ -9,7 +9,7 @@
 namespace graphbox {
 namespace {
 
-// How far ahead of its use the memory line is asked for that says where the lists of a node are, and those themselves.
+// Prefetch distances of the memory lines that hold the places of a node's lists, and of the lists.
 constexpr std::size_t kFirstsDistance = 64;
 constexpr std::size_t kListsDistance = 32;
 
@@ -83,7 +83,7 @@ void IndexedHop::copy_lists(const RelationIndex& index, std::span<const std::int
     prefetch(ahead + kCacheLineBytes / sizeof(IndexedEdges));
     const std::int64_t first = firsts[nodes[i]];
     const std::int64_t count = firsts[nodes[i] + 1] - first;
-    // How many a node has cannot be predicted: more are copied than there are, which those of the next overwrite.
+    // The number of a node's lists cannot be predicted: more are copied; those of the next node overwrite the surplus.
     for (std::int64_t copied = 0; copied < std::max<std::int64_t>(count, 1); copied += RelationIndex::kRun) {
       for (std::int64_t list = copied; list < copied + RelationIndex::kRun; ++list) {
         lists[list] = index.lists()[first + list];

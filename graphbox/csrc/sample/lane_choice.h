@@ -11,7 +11,7 @@ namespace graphbox {
 inline constexpr std::uint32_t kLanes = 16;
 inline constexpr std::uint32_t kMostLaneChoices = 64;  // of one node: beyond, comparing them all is slower than a set
 
-// What the nodes in the lanes draw from.
+// Degrees and draw positions of the nodes in the lanes.
 struct LaneNodes {
   alignas(64) std::uint32_t degree[kLanes];  // all above the number of choices, unless with replacement above 0
   alignas(64) std::uint32_t position_low[kLanes];

@@ -69,7 +69,7 @@ AliasTable::AliasTable(std::span<const double> weights) : size_(static_cast<std:
       stack[below++] = rich;
     }
   }
-  // What is left over on either side has a share of 1 but for rounding, and keeps itself. Only an entry of weight 0
+  // Entries left over on either side have a share of 1 but for rounding, and keep themselves. Only an entry of weight 0
   // must never do that: there is a positive one to take its place.
   const auto heaviest = static_cast<std::uint32_t>(std::max_element(weights.begin(), weights.end()) - weights.begin());
   for (std::int64_t i = 0; i < size; ++i) {

@@ -49,7 +49,7 @@ void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
   }
   std::int64_t* const ids = edges.edge_ids.data();
   const std::int64_t count = edges.edge_ids.size();
-  // Which edges are new cannot be predicted: those of the base read themselves.
+  // Whether an edge is new cannot be predicted: those of the base read themselves.
   const auto place = [&](std::int64_t i) -> const std::int64_t* {
     const std::int64_t number = ids[i] - adjacency.num_edges;
     return either<std::int64_t>(number < 0, ids + i, adjacency.overlay->edge_ids() + number);

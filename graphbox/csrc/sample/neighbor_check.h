@@ -11,7 +11,7 @@ void check_request(const NeighborRequest& request);
 // The part of it that is about what one relation is drawn with: weights, times, values of edges.
 void check_tables(const NeighborRequest& request, const Relation& relation);
 
-// How many seeds it has: the number of its trees, if it is disjoint.
+// Number of seeds of a request: the number of its trees, if it is disjoint.
 std::size_t count_seeds(const NeighborRequest& request);
 
 }  // namespace graphbox

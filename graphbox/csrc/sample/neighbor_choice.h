@@ -1,4 +1,4 @@
-// Which edges of the nodes of a hop are sampled: one interface, and a strategy behind it for each kind of choice.
+// Choice of the edges of a hop's nodes: one interface, and a strategy behind it for each kind of choice.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Frontier {
   GRAPHBOX_INLINE std::int64_t node(std::int64_t i) const { return nodes[rows[i]]; }
   GRAPHBOX_INLINE std::int64_t tree(std::int64_t i) const { return trees == nullptr ? 0 : trees[rows[i]]; }
 
-  // How many edges of the i-th node are sampled.
+  // Number of sampled edges of the i-th node.
   GRAPHBOX_INLINE std::int64_t count(std::int64_t i) const { return choice_count(spans[i].degree, wanted, replace); }
 
   GRAPHBOX_INLINE std::uint64_t draw_position(std::int64_t i) const {

@@ -13,8 +13,8 @@
 namespace graphbox {
 namespace {
 
-// How far ahead of their use memory lines are asked for, in nodes or edges. A random line takes some 100 ns, a step
-// some 5: far enough to cover that, near enough that the lines are still there when their turn comes.
+// Prefetch distances of memory lines, in nodes or edges. A random line takes some 100 ns, a step some 5: far enough to
+// cover that, near enough that the lines are still there when their turn comes.
 constexpr std::int64_t kIndptrDistance = 64;
 constexpr std::int64_t kIndicesDistance = 64;
 constexpr std::int64_t kMapDistance = 32;

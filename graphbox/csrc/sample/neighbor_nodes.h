@@ -52,7 +52,7 @@ struct BatchNodes {
 // The nodes of each type of the request with its seeds in them; `out` has an entry for each type.
 std::vector<BatchNodes> start_batch(const NeighborRequest& request, std::vector<SampledNodes>& out);
 
-// How many numbers each of `trees` trees needs for nodes of a type in the map; throws where there are none for all.
+// Number of map entries that each of `trees` trees needs for nodes of a type; throws where there are too few for all.
 std::int64_t count_nodes_per_tree(std::int64_t num_nodes, std::int64_t trees);
 
 // Throws when a batch may not number `nodes` nodes of a type.

@@ -9,9 +9,8 @@
 
 namespace graphbox {
 
-// Which rows have new lists, and where those are. A bitmap with counts: whether a row is among them, and as the how
-// manieth, is in one cache line, of which four rows share a byte. Which rows are cannot be predicted, so nothing here
-// branches on it.
+// Bitmap with rank of the rows that have new lists: from a row to the ordinal of its list. Both are in one cache line,
+// of which four rows share a byte. Membership cannot be predicted, so nothing here branches on it.
 class Overlay {
  public:
   // `rows` ascending in [0, num_rows); the list of rows[i] is indices[indptr[i] ... indptr[i + 1] - 1], and edge_ids

@@ -1,5 +1,5 @@
-// Which edges one relation samples at one hop of a pass of batches. Edges are chosen in parts, as what that takes comes
-// into memory, by the strategies that choose in memory.
+// Choice of the edges that one relation samples at one hop of a pass of batches. Edges are chosen in parts, as the data
+// that it needs comes into memory, by the strategies that choose in memory.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct PassFrontier {
 
 using Positions = std::shared_ptr<FixedArray<std::int64_t>>;
 
-// What was chosen, batch after batch.
+// Chosen edges, batch after batch.
 struct PassEdges {
   FixedArray<std::uint32_t> counts;      // edges of each node of the frontier
   Positions positions;                   // of the edges
@@ -75,13 +75,13 @@ class PassChoice {
   bool is_done() const { return is_done_; }
   // Whether choose_in() has.
   bool has_lists() const { return parts_.size() > (is_done_ ? 1 : 0); }
-  // How many positions choose_between() gave.
+  // Number of positions that choose_between() gave.
   std::int64_t num_missing() const { return parts_.back().positions->size(); }
   // All that was chosen. `found`: the neighbours at the positions that choose_between() gave, if has_lists().
   PassEdges finish(FixedArray<std::int64_t> found);
 
  private:
-  // What was chosen together, for nodes of all batches.
+  // Edges chosen together, for nodes of all batches.
   struct Part {
     Positions positions;
     FixedArray<std::int64_t> neighbors;

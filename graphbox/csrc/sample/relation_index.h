@@ -1,4 +1,4 @@
-// Which of the relations with one target type have edges to a node: where there are many, most have none.
+// Index of the relations with one target type that have edges to a node: where there are many, most have none.
 #pragma once
 
 #include <cstdint>

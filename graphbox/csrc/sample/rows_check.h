@@ -1,4 +1,4 @@
-// What is made of the edges of all rows, row by row, is made of all edges.
+// Check that the rows of an index cover all edges, for data made row by row.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ class NeighborPass {
   std::uint64_t bytes() const;
 
  private:
-  // What one relation sampled at one hop.
+  // Edges that one relation sampled at one hop.
   struct Drawn {
     std::unique_ptr<PassChoice> choice;  // until the neighbours are added
     PassEdges edges;                     // afterwards; its neighbours until the hop ends, where they do not fit into ...

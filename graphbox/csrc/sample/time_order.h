@@ -22,7 +22,7 @@ class TimeOrder {
   std::int64_t num_edges() const { return num_edges_; }
   std::size_t bytes() const { return times_.bytes() + shifts_.bytes(); }
 
-  // How many of the first edges by time of a row, [begin, begin + degree), are not later than `time`.
+  // Number of the first edges by time of a row, [begin, begin + degree), that are not later than `time`.
   std::int64_t count_until(std::int64_t begin, std::int64_t degree, std::int64_t time) const {
     const std::int64_t* const first = times() + begin;
     return std::upper_bound(first, first + degree, time) - first;

@@ -17,7 +17,7 @@ constexpr std::int64_t kChunkWalkers = 16 * kGroup;
 
 enum class Restarts : std::uint8_t { kNone, kSteps, kRounds };
 
-// Which walkers go along a path: all, or those listed.
+// Walkers along a path: all, or those listed.
 struct PathWalkers {
   const std::vector<WalkStep>* path;
   const std::int64_t* numbers;  // null: 0, 1, 2, ...

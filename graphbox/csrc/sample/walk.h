@@ -28,7 +28,7 @@ enum class TimeChoice : std::uint8_t {
   kLinear,  // of k edges that may be taken the earliest has weight k, the next k - 1, the latest 1
 };
 
-// Which edges come late enough after the one before: those with times in [t, t + window], or (t, t + window].
+// Rule for the time of an edge after the one at t: in [t, t + window], or (t, t + window].
 struct TimeRule {
   static constexpr std::int64_t kAnyTime = std::numeric_limits<std::int64_t>::min();  // nothing came before
   static constexpr std::int64_t kNoWindow = -1;

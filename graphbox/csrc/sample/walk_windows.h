@@ -49,7 +49,7 @@ class WalkWords {
   bool known_ = false;
 };
 
-// What is left of a walk: keys, and the columns they stood in.
+// Remaining keys of a walk, and the columns they stood in.
 struct KeptWalk {
   std::int64_t position;
   std::span<const std::int64_t> keys;

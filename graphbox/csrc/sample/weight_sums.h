@@ -1,7 +1,7 @@
 // Weighted choice among the first edges of a node by time.
 //
-// Which edges may be chosen differs from one query to the next, so no alias table fits. Sums of the weights in the order
-// of time do: the allowed edges are a prefix of that, and a draw is a binary search in its sums.
+// The candidate edges differ from one query to the next, so no alias table fits. Sums of the weights in the order of
+// time do: the allowed edges are a prefix of that, and a draw is a binary search in its sums.
 #pragma once
 
 #include <cstddef>

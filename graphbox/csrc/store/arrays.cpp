@@ -21,7 +21,7 @@ GRAPHBOX_CLONES std::uint64_t largest(std::span<const std::int64_t> values) {
   return most;
 }
 
-// What entry i of the requests wants, and where to.
+// Bytes that entry i of the requests reads, and their target.
 struct WantedBytes {
   std::uint64_t address;
   std::uint64_t bytes;

@@ -1,4 +1,4 @@
-// What a tier in memory does for the store: copy what it has, and take in what was read.
+// Interface of a cache in memory for the store: copies the units it has, and takes in those that were read.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace graphbox {
 
-// What a Buffer of so many bytes takes.
+// Bytes that a Buffer of so many bytes occupies.
 inline std::uint64_t buffer_bytes(std::uint64_t bytes) {
   const std::uint64_t unit = bytes < kHugePageBytes ? 64 : kHugePageBytes;
   return (bytes + unit - 1) / unit * unit;
 }
 
-// How the space is cut into units, which are what a cache holds or does not hold.
+// Division of the space into units, which a cache holds or does not hold.
 struct UnitLayout {
   std::uint64_t base;  // address of unit 0
   std::uint32_t unit_bytes;

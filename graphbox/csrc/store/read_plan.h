@@ -1,4 +1,4 @@
-// Which stretches of the disk are read for the fragments that are missing.
+// Plan of the stretches of the disk that are read for missing fragments.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace graphbox {
 
-// What reading costs on a disk with many reads in flight.
+// Cost of reading on a disk with many reads in flight.
 struct DiskCost {
   double seconds_per_read;
   double seconds_per_byte;

@@ -38,7 +38,7 @@ struct StoreStats {
   std::uint64_t resident_bytes;
 };
 
-// What to read: entry i wants what `index[i]`, in [0, limit), stands for.
+// Read requests: entry i reads the item with number `index[i]`, in [0, limit).
 struct Requests {
   std::span<const std::int64_t> index;
   std::int64_t limit;
@@ -56,7 +56,7 @@ class Store {
   const BlockSpace& space() const { return space_; }
   const UnitLayout& layout() const { return layout_; }
   bool units_are_rows() const { return units_are_rows_; }
-  // How it reads and what it holds: "io_uring, O_DIRECT".
+  // Backend and kind of cache: "io_uring, O_DIRECT".
   std::string backend() const;
   std::string cache_kind() const;
   std::uint64_t budget_bytes() const { return options_.budget_bytes; }

@@ -130,7 +130,7 @@ void TraceCache::link_uses() {
   }
 }
 
-// What is in slots from the pass before.
+// Finds the rows that are in slots from the pass before.
 void TraceCache::find_residents() {
   slot_of_.assign(static_cast<std::size_t>(ranks_.count()), kNone);
   buckets_.assign(windows_.size(), {});
@@ -223,7 +223,7 @@ TraceCache::Plan TraceCache::plan(const std::vector<std::span<const std::int64_t
   if (!window.has_slots) {
     return plan;
   }
-  // What is there is held first, so that nothing of it has to give way.
+  // Resident rows are held first, so that none of them is evicted.
   std::vector<std::uint32_t> missing;
   for (const Use& use : window.uses) {
     upcoming_[use.rank] = use.next;

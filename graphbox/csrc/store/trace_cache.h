@@ -1,5 +1,5 @@
-// Which rows to keep in memory when it is known which will be wanted: those whose next use is nearest (Belady, "A
-// study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966).
+// Cache of rows whose future uses are known: it keeps those whose next use is nearest (Belady, "A study of replacement
+// algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966).
 //
 // The trace of a pass is the rows that each of its batches wants. Batches are gathered into windows; what a window
 // misses is read at once, while the window before is still in use. So the rows of two windows at a time are held

@@ -16,7 +16,7 @@ constexpr std::size_t kBlock = 16;  // keys whose counters are asked for before 
 
 constexpr std::uint32_t kMostCount = (std::uint32_t{1} << 30) - 1;  // that an index holds in place of a row, with a bit
 
-// What a state holds.
+// Kinds of a state's contents.
 constexpr std::uint32_t kAll = 0;
 constexpr std::uint32_t kChanges = 1;
 
@@ -339,7 +339,7 @@ class StateReader {
 
 }  // namespace
 
-// How many pulls were counted since the last halving; then the sketch, or keys and their counts in the order of keys.
+// The number of pulls since the last halving; then the sketch, or keys and their counts in the order of keys.
 std::vector<std::byte> KeyAdmission::state() const {
   std::vector<KeyCount> counts;
   counts_.for_each(

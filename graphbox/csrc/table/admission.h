@@ -1,4 +1,4 @@
-// Which keys may have a row.
+// Admission of keys to rows.
 //
 // By count: how often keys without a row were pulled is counted exactly, or in a count-min sketch (Cormode and
 // Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications", J. Algorithms 55, 2005)
@@ -48,7 +48,7 @@ class KeyAdmission {
   // All that was counted, to be kept with the table.
   std::vector<std::byte> state() const;
 
-  // What changed since it was last kept, for those who keep what was counted in steps: they begin with all of it, and
+  // Changes since the state was last kept, for followers that keep counts in steps: they begin with all of it, and
   // begin_next() with each step. Until confirm(), restore() lets the next step have the changes of this one, too.
   enum Follower : std::size_t { kChain = 0, kFolder = 1 };  // deltas; the folder of a table with rows on SSD
   void follow(Follower follower);

@@ -1,4 +1,4 @@
-// How the keys of a batch are divided among threads.
+// Division of a batch's keys among threads.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline std::int64_t chunks_of(std::int64_t count) { return (count + kChunkKeys -
 
 inline int useful_threads(int threads, std::int64_t count) { return count >= kParallelKeys ? threads : 1; }
 
-// What the chunks found, in their order.
+// Findings of the chunks, in their order.
 inline std::vector<std::int64_t> joined(const std::vector<std::vector<std::int64_t>>& by_chunk) {
   std::vector<std::int64_t> all;
   for (const auto& found : by_chunk) {

@@ -1,4 +1,4 @@
-// Which rows changed and which keys were erased since a checkpoint: what the next delta holds.
+// Rows that changed and keys that were erased since a checkpoint: the content of the next delta.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace graphbox {
 
-// Who follows the changes of a table: each is written to deltas of its own.
+// Followers of a table's changes: each is written to deltas of its own.
 inline constexpr int kChains = 2;
 inline constexpr int kTrainingChain = 0;  // of whole rows
 
@@ -32,12 +32,12 @@ class ChangeTracker {
   // The same, also if the old changes are taken back.
   std::uint64_t oldest_sequence() const { return before_ ? before_->first_sequence : now_.first_sequence; }
 
-  // What it takes with `rows` rows in memory.
+  // Memory of the tracker with `rows` rows in memory.
   std::size_t bytes_for(std::uint64_t rows) const {
     const std::size_t before = before_ ? before_->words() : 0;
     return is_on_ ? ((follows_rows_ ? 2 * ((rows + 63) / 64) : 0) + now_.erased.capacity() + before) * 8 : 0;
   }
-  // By how much that grows with the next erased key.
+  // Growth of that with the next erased key.
   std::size_t growth_bytes() const {
     return is_on_ && now_.erased.size() == now_.erased.capacity() ? grown_size() * 8 - now_.erased.capacity() * 8 : 0;
   }
@@ -107,8 +107,8 @@ class ChangeTracker {
     erase(key);
   }
 
-  // What changed so far was written: what changes from now on is for the checkpoint after that one. Until confirm()
-  // the old changes can be taken back by restore().
+  // Marks the changes so far as written: later ones are for the checkpoint after that one. Until confirm() restore()
+  // can take the old changes back.
   void begin_next(std::uint64_t next_sequence) {
     const std::size_t words = now_.rows.size();
     before_ = std::exchange(now_, {});

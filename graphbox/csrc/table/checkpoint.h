@@ -14,7 +14,7 @@
 
 namespace graphbox {
 
-// What errors say to do about a damaged part.
+// Hint of errors about a damaged part.
 inline constexpr const char* kRestoreCheckpoint = "restore the checkpoint from a copy, or load another one";
 
 // As the manifest of the checkpoint lists it.
@@ -57,7 +57,7 @@ struct Shard {
 
 std::uint64_t shard_of(std::int64_t key, std::uint64_t shards);
 
-// What the records of a part are.
+// Format of the records of a part.
 struct PartRecords {
   RowContents values = RowContents::kFloat32;  // how the values are kept that a record begins with
   std::uint64_t bytes = 0;                     // of a record

@@ -146,7 +146,7 @@ std::vector<CopiedPart> divide(const std::vector<const SegmentAtMoment*>& segmen
   return parts;
 }
 
-// How many rows count before each word of the bits.
+// Number of live rows before each word of the bits.
 std::vector<std::uint64_t> counts_before(const std::vector<std::uint64_t>& live) {
   std::vector<std::uint64_t> before(live.size());
   std::uint64_t count = 0;

@@ -23,7 +23,7 @@ constexpr int kWaitingThreads = 2;  // those that wait for the disk while others
 constexpr std::uint64_t kParallelParts = 4;  // written side by side: systems let one write lengthen a file at a time
 constexpr std::int64_t kGatherDistance = 8;
 
-// How rows are divided: a function of their number and size alone, so that equal tables become equal files.
+// Division of rows: a function of their number and size alone, so that equal tables become equal files.
 struct Division {
   Division(std::uint64_t rows, std::uint64_t stride) : all_rows(rows) {
     const std::uint64_t aligned = SegmentWriter::kAlignedRows;
@@ -255,7 +255,7 @@ void Table::finish_saving(Saving& saving) {
   saving.one_at_a_time.unlock();
 }
 
-// What changes from now on is for the next checkpoint of the chain, which may be its first.
+// Assigns changes from now on to the next checkpoint of the chain, which may be its first.
 void Table::begin_changes(ChangeTracker& changes) {
   if (changes.is_on()) {
     changes.begin_next(next_sequence());

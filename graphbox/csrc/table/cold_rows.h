@@ -84,7 +84,7 @@ struct ColdSegment {
   bool is_live(std::uint32_t place) const { return (live[place / 64] >> (place % 64) & 1) != 0; }
 };
 
-// What the catalogue is to say of a segment.
+// Entry of a segment for the catalogue.
 struct ListedSegment {
   std::uint64_t sequence = 0;
   SegmentKind kind = SegmentKind::kRows;
@@ -93,7 +93,7 @@ struct ListedSegment {
   std::vector<std::uint64_t> live;  // only where it changed
 };
 
-// What segments hold.
+// Sizes of all segments.
 struct TierFiles {
   std::uint64_t segments = 0;
   std::uint64_t bytes = 0;
@@ -228,9 +228,9 @@ class ColdRows {
 
   // --- The catalogue
 
-  // What it is to say from now on; after write_all().
+  // Entries for the catalogue from now on; after write_all().
   std::vector<ListedSegment> list();
-  // It says what list() said: what it no longer names is removed.
+  // The catalogue has the entries of list(): segments that it no longer names are removed.
   void listed();
 
   // Takes a segment that the catalogue names, with live rows as given (a bit each), or all if `live` is null, and
@@ -268,7 +268,7 @@ class ColdRows {
  private:
   std::optional<HeldLock> lock_;  // until it is let go of nobody else may have files here
 
-  // What the writing thread, readers and the table share.
+  // State shared by the writing thread, readers and the table.
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;

@@ -1,4 +1,4 @@
-// Which segments there are: those to be rewritten, those without live rows, and what the catalogue says of them.
+// Bookkeeping of segments: those to be rewritten, those without live rows, and their entries in the catalogue.
 #include <algorithm>
 #include <filesystem>
 #include <limits>

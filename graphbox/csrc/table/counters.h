@@ -1,7 +1,7 @@
-// What policies make of the counters of a row.
+// Policy arithmetic on the counters of a row.
 //
-// Shows and clicks stand as they were in the pass that last saw the row: the passes since then take their toll when they
-// are read. So the end of a pass touches no row, wherever rows are.
+// Shows and clicks stand as they were in the pass that last saw the row: decay for the passes since is applied lazily,
+// on read. So the end of a pass touches no row, wherever rows are.
 #pragma once
 
 #include <cstdint>

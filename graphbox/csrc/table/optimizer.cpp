@@ -11,8 +11,8 @@
 namespace graphbox {
 namespace {
 
-// What every update has in common: the settings, or that there are none. A setting that is not used has the value that
-// changes nothing; where none is, nothing is computed for them.
+// Settings common to all updates, or their absence. An unused setting has the value that changes nothing; where all are
+// unused, nothing is computed for them.
 struct Settings {
   float scale;   // of the gradient
   float clip;    // its largest magnitude after that

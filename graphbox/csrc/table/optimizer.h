@@ -47,7 +47,7 @@ std::size_t state_per_value(Optimizer optimizer);
 bool has_accumulator(Optimizer optimizer);
 bool has_steps(Optimizer optimizer);
 
-// What a row keeps beside its values, null where its optimizer needs it not.
+// Optimizer state of a row beside its values, null where its optimizer does not need it.
 struct RowState {
   float* accumulator;    // one number for the row
   std::uint32_t* steps;  // how often the row was updated; stays at its end
@@ -85,7 +85,7 @@ class RowUpdate {
  public:
   explicit RowUpdate(const OptimizerConfig& config);
 
-  // What a new row starts with, all of its state.
+  // Initializes all state of a new row.
   void initialize(RowState state, std::size_t dim) const;
 
   // At most kUpdatedRows different rows, and as many ahead.

@@ -1,4 +1,4 @@
-// Which keys get a row, and which rows leave: the settings of a table's policies.
+// Settings of a table's policies: admission of keys, and rows that leave.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class Admission : std::uint32_t {
   kProbability = 3,  // a share of the keys, drawn anew in each pass
 };
 
-// Which rows leave a table whose memory is used up.
+// Choice of the rows to evict from a table whose memory is used up.
 enum class Eviction : std::uint32_t {
   kNone = 0,   // none: what does not fit is refused
   kClock = 1,  // those that were not looked up lately
@@ -48,7 +48,7 @@ struct PolicyConfig {
 // Throws an error of kind kUsage unless all is as it may be.
 void check_policies(const PolicyConfig& config);
 
-// What policies did since the table was made.
+// Counts of policy events since the table was made.
 struct PolicyEvents {
   std::uint64_t admitted_keys = 0;
   std::uint64_t refused_pulls = 0;    // positions of pulls whose key got no row

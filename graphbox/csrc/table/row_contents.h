@@ -1,4 +1,4 @@
-// What a checkpoint holds of a row: its whole record, to go on training, or its values alone, to serve them.
+// Stored part of a row in a checkpoint: its whole record, to resume training, or its values alone, to serve them.
 #pragma once
 
 #include <cstddef>

@@ -23,8 +23,8 @@ class RowIndex {
   struct Bucket;
 
  public:
-  // What a lookup needs of an index, to be copied into a loop's registers: loads that follow stores whose addresses are
-  // alike wait for them, and a loop that writes rows has many stores on their way. Good until the index changes.
+  // Fields of an index for lookups, to be copied into a loop's registers: loads that follow stores whose addresses are
+  // alike wait for them, and a loop that writes rows has many stores in flight. Good until the index changes.
   class View {
    public:
     // Keyed with secrets of this process: keys chosen to collide would have to know them.
@@ -84,7 +84,7 @@ class RowIndex {
   GRAPHBOX_INLINE void prefetch(std::uint64_t hash) const { view_.prefetch(hash); }
   std::uint32_t find(std::int64_t key, std::uint64_t hash) const { return view_.find(key, hash); }
 
-  // How many buckets the lookup of an absent key reads.
+  // Number of buckets that the lookup of an absent key reads.
   std::uint64_t probe_length(std::uint64_t hash) const;
 
   // Inserts those of the keys that are not there, on several threads. The caller writes their rows. There must be room:

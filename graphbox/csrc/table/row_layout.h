@@ -1,4 +1,4 @@
-// What a row of a table holds.
+// Layout of a row of a table.
 //
 // Besides the slab, where the parts of a row stand apart, rows exist as records: all of a row in contiguous bytes, its
 // values, the state of each value, then the numbers it has once. Segments and checkpoints hold records.
@@ -11,7 +11,7 @@
 
 namespace graphbox {
 
-// What policies know of a row.
+// Policy counters of a row.
 struct RowCounters {
   float shows;
   float clicks;
@@ -20,7 +20,7 @@ struct RowCounters {
 };
 static_assert(sizeof(RowCounters) == 16);
 
-// How a row keeps its values; its state is always of float32.
+// Type of a row's stored values; its state is always of float32.
 enum class ValueType : std::uint32_t {
   kFloat32 = 0,
   kFloat16 = 1,  // rounded stochastically, by draws that the row's steps number

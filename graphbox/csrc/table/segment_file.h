@@ -25,7 +25,7 @@ enum class SegmentKind : std::uint32_t {
   kErasedKeys = 2,  // keys without records: earlier segments may still hold rows of them
 };
 
-// What the header of a segment says.
+// Header of a segment.
 struct SegmentInfo {
   static constexpr std::size_t kMostSettingsBytes = 3072;
 

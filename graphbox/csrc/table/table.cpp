@@ -125,8 +125,8 @@ bool Table::is_worth_streaming(const float* out, std::int64_t count) const {
          (reinterpret_cast<std::uintptr_t>(out) | bytes) % 16 == 0;
 }
 
-// What pull() does; says where the rows are, too, unless `pulled` is null. If rows lose their keys meanwhile, a push
-// looks them up again.
+// Implements pull(); writes the rows' places to `pulled`, too, unless that is null. If rows lose their keys meanwhile,
+// a push looks them up again.
 void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads,
                  PulledRows* pulled) {
   const std::size_t dim = config_.dim;
@@ -261,7 +261,7 @@ std::uint64_t Table::bytes_now() const {
          admission_.bytes();
 }
 
-// What a table without rows on SSD takes while it comes to have `rows` rows, and while so many more keys without a row
+// Peak bytes of a table without rows on SSD while it grows to `rows` rows, and while so many more keys without a row
 // are counted.
 std::uint64_t Table::bytes_with(std::uint64_t rows, std::uint64_t counted_keys) const {
   std::uint64_t bytes = index_.bytes() + std::max(slab_.bytes(), slab_.bytes_for(rows));

@@ -55,7 +55,7 @@ struct TableConfig {
   PolicyConfig policies;
 };
 
-// What a push applies to the rows of a batch.
+// Operands of a push to the rows of a batch.
 struct Push {
   const float* gradients;
   std::int64_t count;                          // of keys
@@ -73,7 +73,7 @@ struct Push {
   float clicks_at(std::int64_t key) const { return clicks != nullptr ? clicks[key] : 0.0F; }
 };
 
-// What policies know of some keys: arrays of as many entries.
+// Policy counters of some keys: arrays of as many entries.
 struct KeyCounters {
   bool* has_row;
   float* shows;  // decayed to this pass
@@ -210,8 +210,8 @@ class Table {
   PolicyEvents policy_events() const;
   void counters(const std::int64_t* keys, std::int64_t count, const KeyCounters& out, int threads) const;
 
-  // What policies know besides the counters of rows: all of it, or what changed since it was last taken, if something
-  // did. Until it is confirmed to be kept, restore_state() lets the next one have it too.
+  // State of policies besides the counters of rows: all of it, or the changes since it was last taken, if there are
+  // any. Until it is confirmed to be kept, restore_state() lets the next one have it too.
   std::optional<std::vector<std::byte>> take_state(bool is_whole);
   void confirm_state();
   void restore_state();
@@ -221,7 +221,7 @@ class Table {
   std::uint64_t rows() const;
   std::uint64_t bytes() const;
 
-  // How often values of rows changed, or rows lost their keys.
+  // Number of times that values of rows changed, or rows lost their keys.
   std::uint64_t changes() const;
   std::uint64_t skipped_gradients() const { return skipped_gradients_.load(std::memory_order_relaxed); }
   TableConfig config() const;

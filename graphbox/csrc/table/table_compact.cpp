@@ -21,9 +21,9 @@ constexpr std::size_t kIndexDistance = 16;  // rows between asking for a line of
 
 // --- In the background -----------------------------------------------------------------------------------------------
 
-// What moved rows to SSD calls this. Rewriting goes on while the table is used: rows are read without a lock, and moved
-// a few at a time. At most as many rows are written again as were written, so at most about half of the segments is
-// dead.
+// Called after rows were moved to SSD. Rewriting goes on while the table is used: rows are read without a lock, and
+// moved a few at a time. At most as many rows are written again as were written, so at most about half of the segments
+// is dead.
 void Table::wake_compactor() {
   const bool has_work = tier_->cold.has_dead_segments() || tier_->compaction_credit > 0;
   if (has_work && compactor_ != nullptr) {

@@ -1,4 +1,4 @@
-// What policies know of rows: shows, clicks, when they were last seen; and of keys without one.
+// Policy counters: of rows their shows, clicks and last pass and time; and those of keys without a row.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kInsertDistance = 16;
 
-// What is left of values that a row keeps as float16.
+// Rounds values to those that a row stores as float16.
 void round_through_float16(float* values, std::size_t count) {
   constexpr std::size_t kBlock = 256;
   std::array<std::uint16_t, kBlock> halves;
@@ -207,7 +207,7 @@ void Table::take_rows(std::uint32_t* rows, std::uint64_t count) {
   }
 }
 
-// What the row of a new key holds.
+// Computes the initial values of a new key's row.
 void Table::initial_values(std::int64_t key, float* values) const {
   constexpr std::uint32_t kGroups = 4;  // at a time
   std::array<std::uint32_t, kPhiloxGroupWords * kGroups> words;

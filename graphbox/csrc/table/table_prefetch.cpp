@@ -110,7 +110,7 @@ std::vector<WantedRow> Table::bring_in(const std::vector<WantedRow>& rows, int t
   return moved;
 }
 
-// Who prefetches waits for those that have work for the rows now.
+// Prefetching waits for threads that need rows now.
 void Table::wait_for_others(const std::atomic<bool>& is_stopped) const {
   while (tier_->waiting.load() > 0 && !is_stopped) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -26,7 +26,7 @@ constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 
 }  // namespace
 
-// What a thread needs to update rows, besides the table.
+// Buffers of a thread that updates rows.
 struct Table::Workspace {
   explicit Workspace(const TableConfig& config)
       : values(config.value_type == ValueType::kFloat32 ? 0 : config.dim * kUpdatedRows),
@@ -121,7 +121,7 @@ class Table::GroupUpdate {
     }
   }
 
-  // What fill() reads of a later key. Gradients that are no part of a sum are read by the update, which asks for them.
+  // Prefetches the inputs of fill() for a later key. The update prefetches gradients that are no part of a sum.
   GRAPHBOX_INLINE void ask_for(const GroupedKey& key) const {
     if (key.sum != GroupedKey::kNoSum || push_.scale_of != nullptr) {
       prefetch_bytes(reinterpret_cast<const std::byte*>(push_.gradient(key.position, dim_)), dim_ * sizeof(float));
@@ -131,7 +131,7 @@ class Table::GroupUpdate {
     }
   }
 
-  // How many keys of the key's row come before it.
+  // Number of keys of the key's row that come before it.
   GRAPHBOX_INLINE std::uint32_t keys_before(const GroupedKey& key) {
     if (key.sum == GroupedKey::kNoSum) {
       return 0;
@@ -174,7 +174,7 @@ class Table::GroupUpdate {
     return sum;
   }
 
-  // What the keys of that part were shown and clicked so far.
+  // Shows and clicks of the keys of that part so far.
   std::pair<float, float> shows_and_clicks(const GroupedKey& key, bool begins) {
     const std::pair own(push_.shows_at(key.position), push_.clicks_at(key.position));
     if (key.sum == GroupedKey::kNoSum) {
@@ -275,7 +275,7 @@ std::unique_lock<std::shared_mutex> Table::lock_with_rows(const Batch& batch, in
   return lock;
 }
 
-// Which keys have gradients that hold NaN or infinity. If those are to be refused, the first one is, before anything
+// Positions of keys whose gradients hold NaN or infinity. If those are to be refused, the first one is, before anything
 // changes.
 std::vector<std::int64_t> Table::nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const {
   if (push.count > kMostPushed) {
@@ -304,7 +304,7 @@ std::vector<std::int64_t> Table::nonfinite_positions(const std::int64_t* keys, c
   return positions;
 }
 
-// Which gradients hold NaN or infinity.
+// Gradients that hold NaN or infinity.
 std::vector<std::int64_t> Table::nonfinite_gradients(const Push& push, int threads) const {
   const std::size_t dim = config_.dim;
   const std::int64_t count = push.gradient_count;

@@ -70,7 +70,7 @@ void Table::read_records(const std::int64_t* keys, std::int64_t count, std::byte
   });
 }
 
-// What the row of a new key is made of.
+// Builds the record of a new key's row.
 void Table::initial_record(std::int64_t key, std::byte* record) const {
   const RowLayout& layout = slab_.layout();
   std::vector<float> numbers(config_.dim * (1 + state_per_value(config_.optimizer.kind)));

@@ -1,4 +1,4 @@
-// What a table with rows on SSD knows besides its rows in memory.
+// State of a table with rows on SSD besides its rows in memory.
 //
 // Each row in memory remembers its home, the place of its newest written copy, and whether it changed since. A clean
 // row leaves memory by going home: only the index changes. Others are written anew.
@@ -31,7 +31,7 @@ inline bool set_bit_beside_others(RowBits& bits, std::uint32_t row) {
 }
 inline void clear_bit(RowBits& bits, std::uint32_t row) { bits[row / 64] &= ~(std::uint64_t{1} << (row % 64)); }
 
-// What the compacting thread has of the segment that it rewrites.
+// Progress of the compacting thread in the segment that it rewrites.
 struct CompactedSegment {
   std::size_t bytes() const { return keys.size() * (sizeof(std::int64_t) + sizeof(WantedRow)) + records.bytes(); }
 

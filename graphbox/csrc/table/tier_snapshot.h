@@ -1,4 +1,4 @@
-// What the segments of a table held at a moment: that does not change any more.
+// Immutable snapshot of the contents of a table's segments.
 #pragma once
 
 #include <cstddef>

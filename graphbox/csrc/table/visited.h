@@ -1,4 +1,4 @@
-// Which rows were looked up lately, a bit for each, and which of them leaves next when there is no room.
+// Mark bits of rows that were looked up lately, and the choice of the row to evict when there is no room.
 //
 // CLOCK (Corbato, "A paging experiment with the Multics system", 1968): a hand goes round over the rows; a row that was
 // looked up since the hand passed it stays and loses its mark, another leaves. A new row has no mark and stands just

@@ -46,7 +46,7 @@ std::string data_of(const std::string& path) {
   return content;
 }
 
-// What is written: indptr, indices and the column, which holds the row of each edge.
+// Written arrays: indptr, indices and the column, which holds the row of each edge.
 std::vector<std::string> written(const Edges& edges, std::int64_t num_targets, bool keep, std::int64_t spill_every,
                                  std::size_t memory, int threads, EdgeCounts* counts = nullptr) {
   const std::string folder = testing::temporary_path("");

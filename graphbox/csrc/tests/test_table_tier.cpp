@@ -65,7 +65,7 @@ std::vector<std::int64_t> sorted_keys(const Table& table) {
   return sorted;
 }
 
-// What happens to one table happens to the other.
+// Applies the same operations to both tables.
 void live(Table& table, Table& plain, std::uint64_t step, int threads) {
   const auto keys = some_keys(3000, 60000, step);
   CHECK(pull(table, keys, step % 3 != 0, threads) == pull(plain, keys, step % 3 != 0, 1));

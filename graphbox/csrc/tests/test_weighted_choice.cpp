@@ -35,7 +35,7 @@ std::vector<float> some_weights(std::int64_t degree) {
 
 PhiloxKey test_key() { return derive_key(Stream::kNeighbor, 5, 0, 0); }
 
-// What the tables give each edge.
+// Probability of each edge by the tables.
 std::vector<double> probabilities(const Row& row) {
   const auto degree = static_cast<double>(row.weights.size());
   std::vector<double> result(row.weights.size());

@@ -14,7 +14,7 @@ struct TextColumn {
   std::int64_t size() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
 };
 
-// Which spellings of an integer are one.
+// Accepted spellings of integers.
 enum class IntegerSpelling {
   kPlain,  // what printing the number gives: no plus sign, no leading zero, no -0
   kAny     // a sign and leading zeros are fine

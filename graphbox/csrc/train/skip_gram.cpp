@@ -36,7 +36,7 @@ void read_rows(const RowsInPlace& rows, const std::int64_t* keys, std::size_t co
   }
 }
 
-// What a thread needs besides a batch.
+// Buffers of a thread besides a batch.
 struct Workspace {
   std::vector<std::int64_t> keys;
   std::vector<std::int32_t> first;
@@ -275,7 +275,7 @@ SkipGram::Lent SkipGram::lend(std::span<const SkipGramBatch> batches, int thread
   return lent;
 }
 
-// How many of the batches can have their rows in memory together: all where rows are never on SSD, at least one.
+// Number of the batches whose rows fit in memory together: all where rows are never on SSD, at least one.
 std::size_t SkipGram::fitting(std::span<const SkipGramBatch> batches) {
   const bool has_one_table = &center_ == &context_;
   std::size_t count = batches.size();

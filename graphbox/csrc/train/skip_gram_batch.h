@@ -1,5 +1,5 @@
-// What one batch of skip-gram learns from, before any number is computed: its pairs and negatives, and which gradients
-// belong to which row.
+// Inputs of one batch of skip-gram, before any number is computed: its pairs and negatives, and the gradients that
+// belong to each row.
 #pragma once
 
 #include <cstdint>

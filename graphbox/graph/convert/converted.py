@@ -1,4 +1,4 @@
-"""What the cells of a column became, and which rows cannot be used, by reason."""
+"""Converted cells of a column, and the rows that cannot be used, by reason."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _largest(degrees: npt.NDArray[Any]) -> list[int]:
 
 @dataclass
 class EdgeCounts:
-    """What was counted of one edge type.
+    """Counts of one edge type.
 
     Attributes:
         into: degrees of its targets.
@@ -75,7 +75,7 @@ class EdgeCounts:
 
 @dataclass
 class NodeCounts:
-    """What was counted of one node type.
+    """Isolated nodes of one node type.
 
     Attributes:
         isolated: nodes without an edge.

@@ -26,7 +26,7 @@ class Hub:
 
 @dataclass(frozen=True)
 class Degrees(DegreeReport):
-    """How the edges of one type spread over the nodes at one of their ends; removed nodes do not count.
+    """Degrees of the nodes at one end of the edges of a type; removed nodes do not count.
 
     Attributes:
         histogram: nodes by degree 0, 1, 2 to 3, 4 to 7 and so on.

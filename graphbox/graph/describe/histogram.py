@@ -1,4 +1,4 @@
-"""How many nodes have each degree, exactly and in little memory."""
+"""Exact degree histograms in little memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DegreeHistogram:
 
     @property
     def nodes(self) -> Int64Array:
-        """How many nodes have each of :attr:`degrees`: int64 [distinct degrees]."""
+        """Number of nodes of each of :attr:`degrees`: int64 [distinct degrees]."""
         sparse = np.array([self._sparse[degree] for degree in sorted(self._sparse)], np.int64)
         return np.concatenate([self._dense[np.flatnonzero(self._dense)], sparse])
 

@@ -1,4 +1,4 @@
-"""What may be wrong with a graph's data, and what to do about each."""
+"""Suspected problems of a graph's data, each with a remedy."""
 
 from __future__ import annotations
 

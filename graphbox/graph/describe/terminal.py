@@ -36,7 +36,7 @@ _GAP = 4
 
 @dataclass(frozen=True)
 class _Glyphs:
-    """What pictures are drawn with; a terminal that is not Unicode has plain ones."""
+    """Characters of diagrams; a terminal without Unicode gets plain ones."""
 
     levels: str
     axis: str

@@ -1,4 +1,4 @@
-"""How an import divides the memory it may take."""
+"""Division of an import's memory budget."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _MERGED_ROWS = 64
 """Rows of each sorted run that are held while runs are merged, at least; see csrc/graph/run_merge.h."""
 _SORTED_BYTES = 10 * _MEBIBYTE
 _KEY_BYTES = 24
-"""What is left of the least for edges to sort in, and what an edge takes of it beside its columns."""
+"""Part of the least for edges in which they are sorted, and bytes of an edge in it beside its columns."""
 _EXPANSION = 8
-"""How many times the bytes of its table edges take when they are sorted, at most about."""
+"""Ratio of the bytes of edges while they are sorted to those of their table, at most about."""
 _STEP_BYTES = 16 * _MEBIBYTE
 _CATEGORIES_SHARE = 0.1
 _IDS_SHARE = 0.7
@@ -163,7 +163,7 @@ def _least_edges_bytes(demand: Demand) -> int:
 
 
 class Shares:
-    """What the ids of each node type may hold, and what they leave to the edges.
+    """Shares of the memory for the ids of each node type and for the edges.
 
     Args:
         budget: the memory.

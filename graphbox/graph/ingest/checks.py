@@ -1,4 +1,4 @@
-"""What can be told to be wrong with the source of an import before anything is read."""
+"""Checks of an import's source before anything is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a source decides how much memory its import cannot do without."""
+"""Sizes of a source that determine the least memory of its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import did: rows read, kept and skipped by kind, degrees, time, memory and bytes."""
+"""Report of an import: rows read, kept and skipped by kind, degrees, time, memory and bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphbox.graph.schema import EdgeType, IdType, Int64Array, edge_type_text
 
 @dataclass(frozen=True)
 class DegreeReport:
-    """How many edges nodes have; nodes without any count.
+    """Degree statistics of nodes, those without edges included.
 
     Attributes:
         mean: mean degree.
@@ -50,11 +50,11 @@ class DegreeReport:
 
 @dataclass(frozen=True)
 class NodeTypeReport:
-    """What became of the rows of one node table.
+    """Counts of the rows of one node table, by outcome.
 
     Attributes:
         type: the node type.
-        id_type: what its ids are.
+        id_type: type of its ids.
         nodes: number of nodes.
         isolated: nodes without any edge.
         rows: rows read; 0 for nodes that were found at the ends of edges.
@@ -94,7 +94,7 @@ class NodeTypeReport:
 
 @dataclass(frozen=True)
 class EdgeTypeReport:
-    """What became of the rows of one edge table.
+    """Counts of the rows of one edge table, by outcome.
 
     Attributes:
         type: the edge type.
@@ -150,7 +150,7 @@ class EdgeTypeReport:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did.
+    """Result of an import.
 
     Attributes:
         name: name of the graph.

@@ -42,13 +42,13 @@ class IdsAreStringsError(Exception):
 
 
 class IdKinds:
-    """What the ids of each node type are, as far as it is known.
+    """Id types of the node types, as far as they are known.
 
-    Ids in text without a given type are integers when all of them are plain decimal ones. They are taken for
-    such until one is not; then everything read so far was read wrongly.
+    Ids in text without a given type are integers when all of them are plain decimal ones. They are assumed to
+    be until one is not; then all rows read so far were read wrongly.
 
     Args:
-        given: what is known before reading, by node type.
+        given: types known before reading, by node type.
     """
 
     def __init__(self, given: Mapping[str, IdType]) -> None:
@@ -187,7 +187,7 @@ def open_source(
 
 
 class _Reader:
-    """What readers of node and edge tables have in common."""
+    """Base class of the readers of node and edge tables."""
 
     def __init__(self, table: Table, skipped: SkippedRows) -> None:
         self.table = table

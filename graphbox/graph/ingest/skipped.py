@@ -10,7 +10,7 @@ from graphbox.graph.schema import Int64Array
 from graphbox.graph.source import STORED_AGAIN, Batch
 
 EXAMPLES = 5
-"""How many rows of each kind are shown."""
+"""Number of rows of each kind that are shown."""
 
 DANGLING = "dangling_edges"
 """Kind of the edges with an end that is no node."""
@@ -23,13 +23,13 @@ _HINT_OF_ALL = "check that the format, the columns and the kinds asked for are t
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one row.
+    """Reason why one row cannot be used.
 
     Attributes:
         place: ``file:line, column``.
-        expected: what should stand there.
-        received: what stands there.
-        hint: what to do about it.
+        expected: the expected value.
+        received: the value found.
+        hint: remedy.
     """
 
     place: str

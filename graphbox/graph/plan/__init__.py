@@ -1,4 +1,4 @@
-"""What an import takes before it is run: memory, disk and time."""
+"""Prediction of an import's memory, disk space and time."""
 
 from graphbox.graph.plan.prediction import ImportPlan, TypePlan, plan_import
 

@@ -1,15 +1,15 @@
-"""What an import takes before it is run: memory, disk and time, from a look at the tables and short probes.
+"""Prediction of an import's memory, disk space and time, from samples of the tables and short probes.
 
-The formulas follow what the import does. Held in memory are: what the process has before it begins, batches
-that are read ahead, the ids of every node type with their hash index, and the edges of one edge type with
-what sorting them needs. What does not fit the memory given is spilled to the disk in sorted runs and read
-once more when they are merged, and so are edges at whose ends nodes are found while other edges are read.
+The formulas follow the import. It holds in memory: the program as it starts, batches that are read ahead,
+the ids of every node type with their hash index, and the edges of one edge type with the buffers that
+sorting needs. Data beyond the memory is spilled to disk in sorted runs and read once more when they are
+merged; so are edges at whose ends nodes are found while other edges are read.
 
-The most is held when edges are sorted, those that fit. The memory of batches counts then too: allocators keep
+Memory peaks while as many edges as fit are sorted. The memory of batches counts then too: allocators keep
 it.
 
-Whether something is spilled is decided by the very numbers that the import decides by. Where these are known
-only about, it may turn out either way: then what is written is given as a range.
+Spilling is predicted from the numbers that the import itself compares. Where these are known only about, it
+may turn out either way: then the bytes written are given as a range.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from graphbox.graph.survey_ends import Looked
 from graphbox.memory import available_bytes, resident_bytes
 
 _STARTING_SECONDS = 0.2
-"""What any import takes, however small: its threads, files and the manifest."""
+"""Time that any import takes, however small: its threads, files and the manifest."""
 _TIME_RANGE = (0.6, 2.0)
 """The time is between these shares of what the probes say: the whole misses the caches more often."""
 _UNKNOWN = 1 << 60
@@ -46,7 +46,7 @@ _MEMORY_STEP_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class TypePlan:
-    """What one node type or edge type takes.
+    """Predicted rows, bytes and memory of one node type or edge type.
 
     Attributes:
         kind: ``nodes`` or ``edges``.
@@ -54,10 +54,10 @@ class TypePlan:
         rows: rows of its table; None of a node type without one.
         count: nodes or edges.
         size_bytes: its arrays on disk.
-        held_bytes: what it holds in memory while it is imported.
-        scratch_bytes: what it spills to the disk.
+        held_bytes: its memory while it is imported.
+        scratch_bytes: its bytes spilled to disk.
         feature_bytes: its features on disk.
-        values: how many different categories or slots there are, about, by feature.
+        values: number of different categories or slots, about, by feature.
     """
 
     kind: str
@@ -85,27 +85,27 @@ class TypePlan:
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """What an import takes.
+    """Predicted memory, disk space and time of an import.
 
     Attributes:
         name: name of the graph.
         types: its node types and edge types.
-        memory_bytes: what the import may hold.
+        memory_bytes: memory budget of the import.
         peak_memory_bytes: the most it will hold.
-        in_memory_bytes: the memory to give so that nothing is spilled for want of it.
-        available_memory_bytes: what the machine has to give now.
+        in_memory_bytes: the least budget that avoids spilling.
+        available_memory_bytes: memory that the machine has available now.
         size_bytes: the graph on disk.
         scratch_bytes: the most there is of temporary files.
         written_bytes: all that is written to the disk, most likely.
-        written_range_bytes: the least and the most that may be; where they are far apart, what is known of
-            the tables leaves open whether something must be spilled.
-        free_bytes: what the disk has free.
-        topology_bytes: of the graph: what a memory tier that holds all neighbour lists takes.
-        feature_bytes: the same of features.
+        written_range_bytes: the least and the most that may be; where they are far apart, the samples of the
+            tables leave open whether something must be spilled.
+        free_bytes: free space of the disk.
+        topology_bytes: size of a memory tier that holds all neighbour lists.
+        feature_bytes: size of one that holds all features.
         ids_bytes: ids and their index, which are read through the page cache.
         seconds: time, about: low, likely, high.
         disk: measured rates of the disk.
-        uncertain: what was estimated from a part, in words.
+        uncertain: quantities that were estimated from a part, in words.
     """
 
     name: str
@@ -133,7 +133,7 @@ class ImportPlan:
 
     @property
     def problems(self) -> tuple[tuple[str, str], ...]:
-        """What does not fit, each with what would make it fit."""
+        """Resources that do not suffice, each with a remedy."""
         found = []
         if self.peak_memory_bytes > self.available_memory_bytes:
             available = self.available_memory_bytes

@@ -1,4 +1,4 @@
-"""How long an import takes: reading is timed on the rows looked at, building on a part that is built."""
+"""Predicted time of an import: reading is timed on the sampled rows, building on a part that is built."""
 
 from __future__ import annotations
 

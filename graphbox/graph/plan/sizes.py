@@ -17,7 +17,7 @@ from graphbox.graph.schema import EdgeSource, EdgeType, GraphSource
 from graphbox.graph.survey import GraphSurvey, NodeSurvey
 
 Scenario: TypeAlias = Literal["low", "likely", "high"]
-"""Which of the estimates to count with."""
+"""Bound of the estimates to compute with."""
 
 _HEADER_BYTES = 128
 _MANIFEST_BYTES = 4096

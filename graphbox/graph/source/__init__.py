@@ -45,7 +45,7 @@ __all__ = [
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """What exports itself as a stream of Arrow record batches: Polars, DuckDB, pandas, PyArrow."""
+    """Exporter of a stream of Arrow record batches: Polars, DuckDB, pandas, PyArrow."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule with the stream."""

@@ -1,4 +1,4 @@
-"""Which reader reads which file: formats by name and by suffix."""
+"""Registry of table readers: formats by name and by suffix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphbox.graph.source.table import Table
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a file is read where its format leaves a choice.
+    """Options of reading that a file's format leaves open.
 
     Attributes:
         names: names of the columns of a file without a header line; None: the file names them.

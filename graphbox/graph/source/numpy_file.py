@@ -29,7 +29,7 @@ _TOO_LONG = "expected the array to end where its header says, received more byte
 
 @dataclass(frozen=True)
 class _Header:
-    """What the header of a .npy file says."""
+    """Header of a .npy file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -44,7 +44,7 @@ class _Header:
 
 
 class _NumpyTable(Table):
-    """What both kinds of NumPy files share: arrays of one length that are read side by side, row by row."""
+    """Base class of both kinds of NumPy files: arrays of one length, read side by side, row by row."""
 
     def __init__(self, file: InputFile, options: FileOptions) -> None:
         self.name = file.name

@@ -1,4 +1,4 @@
-"""What every reader of tables gives: a stream of bounded batches, with the place of every row."""
+"""Interface of all table readers: a stream of bounded batches, with the place of every row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphbox.errors import DataError, did_you_mean
 _SHOWN_COLUMNS = 20
 
 STORED_AGAIN = "second copies"
-"""What reports call the rows of :attr:`Batch.stored_again`: passed over by design, never refused."""
+"""Name in reports of the rows of :attr:`Batch.stored_again`: skipped by design, never rejected."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Table(ABC):
 
     @property
     def comment_lines(self) -> int:
-        """How many lines at its beginning are comments and no rows.
+        """Number of leading lines that are comments, not rows.
 
         Raises:
             DataError: see :meth:`column_names`.

@@ -111,7 +111,7 @@ class TextTable(Table):
 
     @cached_property
     def _opening(self) -> TextOpening:
-        """How the file begins, where it has no header line and its format has comments."""
+        """First lines of the file, where it has no header line and its format has comments."""
         assert self.comment is not None  # noqa: S101 - asked for only by formats that have comments
         return self._text.opening(self.comment)
 
@@ -122,7 +122,7 @@ class TextTable(Table):
 
     @property
     def comment_lines(self) -> int:
-        """How many lines of comment stand before the first record; see :attr:`Table.comment_lines`."""
+        """Number of comment lines before the first record; see :attr:`Table.comment_lines`."""
         return 0 if self._has_header or self.comment is None else self._opening.comment_lines
 
     def names_of_header(self, cells: tuple[str, ...]) -> tuple[str, ...]:

@@ -59,10 +59,10 @@ class TextHeader:
 
 @dataclass(frozen=True)
 class TextOpening:
-    """How a text without a header line begins.
+    """First lines of a text without a header line.
 
     Attributes:
-        comment_lines: how many lines of comment stand before the first record.
+        comment_lines: number of comment lines before the first record.
         offset: place of the line after them in the decompressed file; 0 where there are none.
         line: that line, from 1.
         records: the first lines after them that are not blank, at most two; what is not UTF-8 is replaced.

@@ -38,7 +38,7 @@ _LOOKED_AT_AGAIN = 10
 
 @dataclass(frozen=True)
 class _Next:
-    """What comes next: a chunk that is whole, or what is waited for."""
+    """Next chunk of a stream if one is whole, or a description of the missing one."""
 
     arrival: Arrival | None
     waiting_for: str = ""

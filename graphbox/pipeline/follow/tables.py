@@ -1,4 +1,4 @@
-"""Which tables of the section ``graph`` a chunk holds, and what its content is told by."""
+"""Tables of the section ``graph`` that a chunk holds, and digests of their content."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class _Place:
 
 @dataclass(frozen=True)
 class ChunkFiles:
-    """What a chunk consists of.
+    """Files of a chunk.
 
     Attributes:
         source: its tables.
         files: all files of them, sorted.
-        root: folder that their names are told from.
+        root: folder that their names are relative to.
     """
 
     source: GraphSource

@@ -1,4 +1,4 @@
-"""What in a workspace holds some nodes: the graph, runs, model versions, logs and records."""
+"""Search of a workspace for nodes: in the graph, runs, model versions, logs and records."""
 
 from __future__ import annotations
 

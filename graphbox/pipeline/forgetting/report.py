@@ -1,4 +1,4 @@
-"""What became of nodes that were to be forgotten."""
+"""Report of the forgetting of nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from graphbox.pipeline.forgetting.holdings import Holding
 
 @dataclass(frozen=True)
 class ForgetReport:
-    """What forgetting did.
+    """Result of forgetting nodes.
 
     Attributes:
         graph: name of the graph.
         given: number of ids that were given, by node type.
-        rewritten: what held them, and does not any more.
-        removed_bytes: bytes of checkpoints, splits and tables that were removed with what held them.
+        rewritten: holdings of the nodes, rewritten without them.
+        removed_bytes: bytes of checkpoints, splits and tables that were removed with them.
         edges: edges that were removed from the graph.
         replaced: ids that were replaced in logs and records.
         servers: addresses of running servers, which serve the rewritten versions.
-        unreached: what may still hold them, each as a sentence.
+        unreached: places that may still hold the nodes, each as a sentence.
         seconds: time taken.
     """
 

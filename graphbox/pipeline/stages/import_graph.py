@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of an import.
+    """Result of an import.
 
     Attributes:
         record: the graph in the workspace.
-        report: what was read and skipped; None when the graph was stored already.
+        report: rows read and skipped; None when the graph was stored already.
         version: the version of the graph that is kept for the run, if one asked for it.
     """
 

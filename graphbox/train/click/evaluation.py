@@ -1,4 +1,4 @@
-"""How well clicks are predicted: by a model, by the prior, by a logistic regression on the same features."""
+"""Evaluation of predicted clicks: of a model, the prior, and a logistic regression on the same features."""
 
 from __future__ import annotations
 

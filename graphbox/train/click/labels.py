@@ -1,4 +1,4 @@
-"""Which rows of a log are positive: a boolean, or one of two categories."""
+"""Labels of the rows of a log: a boolean, or one of two categories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphbox.graph.schema import FeatureSpec
 
 @dataclass(frozen=True)
 class ClickLabel:
-    """How the label of a task is read.
+    """Label of a task: its feature and positive value.
 
     Attributes:
         name: the feature.

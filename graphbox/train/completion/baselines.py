@@ -1,4 +1,4 @@
-"""What completes triples without training: how often entities are answers, and rules of one step."""
+"""Baselines of completion: frequencies of entities as answers, and rules of one step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.view import GraphView
 
 _POPULARITY_SHARE = 1e-3
-"""What the most popular candidate adds to the confidence of rules: it tells apart what they hold alike."""
+"""Score of the most popular candidate beside the confidence of rules: it breaks ties between these."""
 
 _MOST_RULES = 1 << 25
 """Pairs of steps between the same two entities, at most, over all entities: each takes some 60 bytes while
@@ -120,10 +120,10 @@ def _with(pairs: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64
 
 
 class _Confidence:
-    """How far steps speak for others: the share of the pairs that one joins that the other joins too.
+    """Confidence of rules between steps: the share of the pairs joined by one that the other joins too.
 
-    Only what is above 0 is kept. A step speaks for nothing but others: what it joins itself is known, and
-    no candidate.
+    Only values above 0 are stored. No step implies itself: the pairs that it joins are known, and no
+    candidates.
 
     Args:
         steps: int64 [n, 3], first and second entity and the step, ascending.

@@ -1,4 +1,4 @@
-"""How well triples are completed: the filtered rank of each held-out tail and head."""
+"""Evaluation of completed triples: the filtered rank of each held-out tail and head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model of a knowledge graph would add: the likeliest tails of a head, or heads of a tail."""
+"""Predictions of a model of a knowledge graph: the likeliest tails of a head, or heads of a tail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a knowledge graph: entities that a relation leads to, from an entity."""
+"""Queries of a knowledge graph: entities that a relation leads to, from an entity."""
 
 from __future__ import annotations
 

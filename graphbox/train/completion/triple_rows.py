@@ -23,7 +23,7 @@ _CHUNK_ROWS = 65_536
 
 @dataclass(frozen=True, eq=False)
 class TripleRows:
-    """What completes triples, beside the rows of entities.
+    """Relation rows and settings of a trained model that completes triples.
 
     Attributes:
         kind: kind of the model: ``distmult``, ``complex``, ``transe`` or ``rotate``.

@@ -1,4 +1,4 @@
-"""How well a trained model tells held-out edges from pairs that are none."""
+"""Evaluation of link prediction: held-out edges against pairs that no edge joins."""
 
 from __future__ import annotations
 

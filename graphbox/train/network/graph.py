@@ -75,7 +75,7 @@ class NetworkGraph:
 
     @property
     def edge_attributes(self) -> tuple[EdgeColumnName, ...]:
-        """What is to be sampled of the edges: their weights, if those are taken and there are any."""
+        """Edge columns to sample: the weights, if they are used and there are any."""
         weighted = self._weights and any(self.view.has_weights(each) for each in self.edge_types)
         return ("weight",) if weighted else ()
 

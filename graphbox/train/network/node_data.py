@@ -1,4 +1,4 @@
-"""What the nodes of a graph have, gathered for the batches of a network, on a GPU or in host memory."""
+"""Features of the nodes of a graph, gathered for the batches of a network, on a GPU or in host memory."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class NodeData:
 
     @property
     def sizes(self) -> InputSizes:
-        """What the network must know to have parameters."""
+        """Input sizes, which determine the network's parameters."""
         return InputSizes(self._feature_sizes, self._width, tuple(self._slots.values()), self._position_width)
 
     def read_from(self, arrays: _Arrays) -> None:

@@ -52,7 +52,7 @@ Vectors = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class ClassHead:
-    """What a network that classifies nodes says: ``classes`` of the nodes of ``node_type``.
+    """Classification head of a network: ``classes`` of the nodes of ``node_type``.
 
     Attributes:
         node_type: type of the nodes.
@@ -76,7 +76,7 @@ class ClassHead:
 
 @dataclass(frozen=True)
 class LinkHead:
-    """What a network of links says: how likely ``relations`` join sources and targets."""
+    """Link head of a network: scores of ``relations`` between sources and targets."""
 
     node_type: str
     target_type: str
@@ -146,7 +146,7 @@ class StoredRows:
 
 @dataclass(frozen=True, eq=False)
 class NetworkVectors:
-    """What a network makes of a graph.
+    """Vectors and logits that a network computes for a graph.
 
     Attributes:
         embeddings: float32 [nodes, dim] by node type; of networks of links those of sources.

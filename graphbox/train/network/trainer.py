@@ -1,4 +1,4 @@
-"""What trainers of graph networks have in common: the network over its graph, and how it learns."""
+"""Base class of trainers of graph networks: the network over its graph, and its optimization."""
 
 from __future__ import annotations
 

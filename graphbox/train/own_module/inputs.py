@@ -1,4 +1,4 @@
-"""What the constructor of a user's own module gets: types, sizes, and rows of tables."""
+"""Arguments of the constructor of a user's own module: types, sizes, and rows of tables."""
 
 from __future__ import annotations
 

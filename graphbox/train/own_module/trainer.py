@@ -50,11 +50,11 @@ _EVALUATION_NODES = 1024
 
 
 class OwnModuleTrainer(TorchTrainer[Any]):
-    """What the trainings of a user's own module have in common; see the module.
+    """Base class of the trainers of a user's own module; see this Python module's docstring.
 
     Args:
         config: the model's section of the run file.
-        assignment: what it is trained for.
+        assignment: arguments of the training.
         inputs: types and sizes that the task adds to those of the graph.
         metric: figure that decides which state the model ends as.
 

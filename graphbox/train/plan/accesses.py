@@ -39,12 +39,12 @@ _STATE_NUMBERS = {"rowwise_adagrad": (0, 1), "adagrad": (1, 0), "adam": (2, 1)}
 
 @dataclass(frozen=True, eq=False)
 class DegreeClasses:
-    """How many nodes of a type have how many edges.
+    """Degree distribution of the nodes of a type.
 
     Attributes:
-        nodes: int64 [classes], how many nodes there are.
-        degree: float64 [classes], the edges of each, of both directions.
-        known_by: where it is from, for people.
+        nodes: int64 [classes], number of nodes of each class.
+        degree: float64 [classes], the edges of each node, of both directions.
+        known_by: source of the distribution, for people.
     """
 
     nodes: NDArray[np.int64]

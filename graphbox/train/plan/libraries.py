@@ -38,11 +38,11 @@ print(here.resident_bytes, here.mapped_bytes)
 
 @dataclass(frozen=True)
 class Libraries:
-    """What a process holds before it trains.
+    """Memory of a process before it trains.
 
     Attributes:
         resident_bytes: all of it.
-        mapped_bytes: the part that are pages of files, which several processes have in common.
+        mapped_bytes: the part that are pages of files, which processes share.
     """
 
     resident_bytes: int

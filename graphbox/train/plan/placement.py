@@ -67,11 +67,11 @@ class DataPart:
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast the tiers are read.
+    """Read rates of the tiers.
 
     Attributes:
-        gpu: what the GPU reads of its own memory, and of pinned host memory.
-        ssd_bytes_per_s: what is read of the SSD.
+        gpu: rates of the GPU on its own memory, and on pinned host memory.
+        ssd_bytes_per_s: rate of the SSD.
     """
 
     gpu: Bandwidths
@@ -122,7 +122,7 @@ class PlacedPart:
 
     @property
     def epoch_seconds(self) -> float:
-        """How long all accesses of an epoch take by themselves."""
+        """Time of all accesses of an epoch, by themselves."""
         return sum(
             float(self.items[tier] @ self.part.accesses) * self.rates.seconds(self.part, tier)
             for tier in TIERS

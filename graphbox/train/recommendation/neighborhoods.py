@@ -1,4 +1,4 @@
-"""What nodes have around them: some neighbours in each relation; from memory, disk or a GPU the same bits."""
+"""Neighbourhoods of nodes: some neighbours in each relation; from memory, disk or a GPU the same bits."""
 
 from __future__ import annotations
 

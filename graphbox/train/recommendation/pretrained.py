@@ -37,7 +37,7 @@ class PretrainedTrainer(Trainer):
 
     @property
     def selection(self) -> Selection | None:
-        """Which state the second ends as."""
+        """Selection of the final state, by the second trainer."""
         return self._then.selection
 
     @property

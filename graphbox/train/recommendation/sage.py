@@ -62,7 +62,7 @@ _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """What is drawn of a batch; of several processes each draws the neighbours of its slices alone.
+    """Sample of a batch; of several processes each draws the neighbours of its slices alone.
 
     Attributes:
         queries: int64 [queries], the slice of this process.

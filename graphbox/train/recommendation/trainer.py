@@ -65,7 +65,7 @@ Drawn: TypeAlias = tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What one process learns of a batch: all of it alone.
+    """Part of a batch that one process learns: all of it alone.
 
     Attributes:
         queries: int64 [queries].

@@ -1,4 +1,4 @@
-"""How well the next event is predicted: all items are ranked for each held-out event, by its history."""
+"""Evaluation of next items: all items are ranked for each held-out event, by its history."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What one process learns of a batch: all of it alone.
+    """Part of a batch that one process learns: all of it alone.
 
     Attributes:
         windows: its windows.

@@ -41,16 +41,16 @@ class NewEdges:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What came with a change of the graph.
+    """New nodes and edges of a change of the graph.
 
     The same chunk of the same stream is the same whenever it is made: also after a stop, and after the graph
     was compacted, though edge ids are others then.
 
     Attributes:
-        number: of the chunk in its stream, from 0. Number 0 is what the graph holds before anything was
-            learnt: it is not scored.
-        name: what it is called, such as ``20261101/04``.
-        view: the graph after the chunk: what came with it is there, what expired with it is not.
+        number: number of the chunk in its stream, from 0. Number 0 is the graph before anything was learnt:
+            it is not scored.
+        name: name of the chunk, such as ``20261101/04``.
+        view: the graph after the chunk: with its nodes and edges, without those that expired with it.
         nodes: int64 [n] by node type, ascending: indices of the new nodes. Types without any are left out.
         edges: the new edges by edge type; reverse edge types and types without any are left out.
     """

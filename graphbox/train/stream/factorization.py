@@ -42,7 +42,7 @@ from graphbox.train.view import GraphView
 
 _QUERIES, _TARGETS = "queries", "targets"
 _TEMPERATURE = 0.1
-"""What cosines are divided by where the run file does not say: the scale of scores stays the same."""
+"""Default divisor of cosines: the scale of scores stays the same."""
 
 
 class _Open:

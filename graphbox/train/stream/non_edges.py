@@ -10,7 +10,7 @@ from graphbox.graph.schema import EdgeType
 from graphbox.train.view import GraphView
 
 _DRAWS = 8
-"""How often a pair is drawn again that is an edge; what is one then still is left out."""
+"""Number of times that a pair joined by an edge is drawn again; one that still is joined is left out."""
 
 
 def draw_non_edges(

@@ -46,10 +46,10 @@ def _any_mixed(labels: NDArray[np.bool_], groups: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class RunningScores:
-    """How many positives and negatives got which score, over all chunks so far.
+    """Histograms of the scores of positives and negatives, over all chunks so far.
 
     Scores are counted in bins: those that agree in the leading 21 bits of their float32, which is to one part
-    in 4,096, count as equal. So what is kept is bounded, however long a stream is.
+    in 4,096, count as equal. So the size is bounded, however long a stream is.
 
     Attributes:
         bins: int64 [m], ascending: the bins that are not empty.

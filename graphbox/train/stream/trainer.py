@@ -1,4 +1,4 @@
-"""What trains a model from a stream: the face between the loop and the kinds of models."""
+"""Interface of the trainers of streams, between the loop and the kinds of models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from graphbox.train.trainer import Trainer
 
 @dataclass(frozen=True, eq=False)
 class ChunkScores:
-    """What a model said of a chunk before it learnt from it.
+    """Scores that a model gave a chunk before it learnt from it.
 
     Attributes:
-        labels: bool [n], which are positives: rows with the label, or new edges beside drawn non-edges.
+        labels: bool [n], whether each is positive: rows with the label, or new edges beside drawn non-edges.
         scores: float [n], higher for positives; any scale that stays the same from chunk to chunk.
-        groups: int64 [n], whose each is, such as the user, or None.
+        groups: int64 [n], the group of each, such as the user, or None.
         ranks: float64 [m], of targets of new edges among a sample of candidates, see
             :func:`graphbox.train.stream.target_ranks.target_ranks`; None of models that do not rank.
     """

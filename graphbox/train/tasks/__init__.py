@@ -1,4 +1,4 @@
-"""What a task holds out, as arrays: one module for each kind; :mod:`graphbox.train.splitting` decides it."""
+"""Splits of tasks, as arrays: one module for each kind; :mod:`graphbox.train.splitting` makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of kind `classify` holds out: nodes with a known class."""
+"""Split of a task of kind `classify`: nodes with a known class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of kind `click` holds out: rows of a log."""
+"""Split of a task of kind `click`: rows of a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of kind `complete` holds out: triples whose head or tail is to be found."""
+"""Split of a task of kind `complete`: triples whose head or tail is to be predicted."""
 
 from __future__ import annotations
 

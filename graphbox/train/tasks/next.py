@@ -1,4 +1,4 @@
-"""What a task of kind `next` holds out: events, each to be predicted from those before it."""
+"""Split of a task of kind `next`: events, each to be predicted from those before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of kind `predict_links` holds out: edges to be told from pairs that no edge joins."""
+"""Split of a task of kind `predict_links`: edges, and pairs that no edge joins as negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of kind `recommend` holds out: edges whose targets are to be found."""
+"""Split of a task of kind `recommend`: edges whose targets are to be predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kind of split has in common."""
+"""Base class of all splits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ FOLDS: tuple[Fold, ...] = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Split(ABC):
-    """What a task holds out: arrays, text and numbers alone, so that a file can hold it.
+    """Held-out parts of a task: arrays, text and numbers alone, so that a file can hold it.
 
-    The methods say what of a graph must not be seen; :class:`graphbox.train.view.GraphView` hides it.
+    The methods return the parts of a graph that must not be seen; :class:`graphbox.train.view.GraphView`
+    hides them.
 
     Attributes:
-        node_type: type of the nodes that are classified, or asked about.
+        node_type: type of the nodes that are classified, or of queries.
         digest: hex digest of everything that made the split.
     """
 

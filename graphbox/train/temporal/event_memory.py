@@ -50,7 +50,7 @@ class Events:
 
 
 class EventMemory:
-    """What is known of a stream's events so far.
+    """Memory of a stream's events so far.
 
     Args:
         sources: number of nodes of the source type.

@@ -1,7 +1,7 @@
-"""What figures can be sent to: TensorBoard's files, an MLflow server or store, Weights & Biases.
+"""Services that figures can be sent to: TensorBoard's files, an MLflow server or store, Weights & Biases.
 
-Their packages are extras of their own; they are imported when a run file asks for them. What goes wrong in
-them is left to :mod:`graphbox.train.tracking.trackers`.
+Their packages are extras of their own; they are imported when a run file asks for them. Errors of theirs are
+left to :mod:`graphbox.train.tracking.trackers`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WANDB_INIT_TIMEOUT_S = 30.0
 _WANDB_FINISH_TIMEOUT_S = 60.0
 
 Ending = Literal["finished", "interrupted", "failed"]
-"""How a training ended: to its end, on request, or by an error."""
+"""Outcome of a training: completed, stopped on request, or ended by an error."""
 
 
 class Point(NamedTuple):

@@ -36,14 +36,14 @@ _NO_NODES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class WalkSource(Protocol):
-    """What walks are made of.
+    """Graph, plan and keys of the walks of a model.
 
     Attributes:
         keys: the numbering of the nodes.
         types: node types that walks visit.
-        plan: how walkers go on.
+        plan: steps of the walkers.
         walker: makes the walks where lists are on disk; None: the native core does, by the plan.
-        folder: where lists are on disk, or None.
+        folder: folder of lists on disk, or None.
         window: largest distance, in steps, between a centre and its context.
         has_all_visits: whether no walk visits a key that :meth:`visits` has no visit of.
     """
@@ -58,7 +58,7 @@ class WalkSource(Protocol):
 
     @property
     def column_offsets(self) -> NDArray[np.int64] | None:
-        """What is added to a node to make it a key: int64 [paths, columns]; None: nothing."""
+        """Offsets added to nodes to make them keys: int64 [paths, columns]; None: none."""
         ...
 
     def visits(self) -> NDArray[np.float64]:
@@ -154,7 +154,7 @@ class MetapathSource:
 
     @property
     def _visiting(self) -> int:
-        """How many walks count visits at a time."""
+        """Number of walks in which visits are counted at a time."""
         return _VISITING_NODES // (self._length + 1) + 1 if self._walkers else max(map(len, self._starts))
 
     def _visit(self, path: int, nodes: NDArray[np.int64], first: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What the tests of readers share: a table read whole, and a plain reference of the rules of text."""
+"""Tools for tests of readers: a table read whole, and a plain reference of the rules of text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(table: Table, columns: Sequence[str], batch_bytes: int = 1 << 20) -> Re
 
 @dataclass
 class SplitText:
-    """What the reference makes of a text."""
+    """Records that the reference splits a text into."""
 
     rows: list[tuple[str | None, ...]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What reading holds is bounded by the size of a batch, not by the size of the file."""
+"""Memory of reading: bounded by the size of a batch, not by the size of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a path, folder, glob or URL means, which format reads them, and what is said when none does."""
+"""Resolution of paths, folders, globs and URLs to files and formats, and errors when none fits."""
 
 from __future__ import annotations
 
