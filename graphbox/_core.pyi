@@ -237,7 +237,7 @@ class WalkStep:
     def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], name: str, overlay: Overlay | None = None, weights: AliasTables | None = None, overlay_weights: AliasTables | None = None, times: TimeOrder | None = None, overlay_times: TimeOrder | None = None) -> None: ...
 
 class WalkPlan:
-    """What walkers do: the steps of each path, cycled, and how they choose."""
+    """Plan of walks: the steps of each path, cycled, and the rule of choice."""
 
     def __init__(self, paths: Sequence[Sequence[WalkStep]], length: int, p: float = 1.0, q: float = 1.0, restart_probability: float = 0.0, most_parallel: int = 1, strictly_later: bool = False, time_window: int | None = None, linear: bool = False) -> None: ...
 
@@ -330,7 +330,7 @@ def row_degrees(rows: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), 
 
 def count_remaining(known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], num_items: int, exclude_query: bool, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """
-    How many items are no known positives of each row of (indptr, indices, name, overlay or None).
+    Number of items that are no known positives of each row of (indptr, indices, name, overlay or None).
     """
 
 class Store:
@@ -361,17 +361,17 @@ class Store:
 
     @property
     def backend(self) -> str:
-        """How it reads."""
+        """Backend that reads the file."""
 
     @property
     def cache(self) -> str:
-        """What it holds: resident (all), sieve (units used often), none."""
+        """Kind of cache: resident (all), sieve (units used often), none."""
 
     @property
     def budget_bytes(self) -> int: ...
 
 class TraceCache:
-    """Which rows to keep in slots when it is known which will be wanted."""
+    """Choice of the rows to keep in slots where the accesses to come are known."""
 
     def __init__(self, num_rows: int, slots: int) -> None: ...
 
@@ -497,7 +497,7 @@ class StoredRows:
         """
 
 class OptimizerConfig:
-    """How gradients change rows."""
+    """Optimizer of rows and its settings."""
 
     def __init__(self, name: str, *, lr: float, eps: float, initial_accumulator: float, betas: tuple[float, float], beta: float, l1: float, l2: float, weight_decay: float, decoupled_weight_decay: bool, bounds: tuple[float, float], clip_norm: float, clip_value: float, mean_gradient: bool) -> None: ...
 
@@ -544,12 +544,12 @@ class OptimizerConfig:
     def mean_gradient(self) -> bool: ...
 
 class PolicyConfig:
-    """Which keys get a row of a table, and which rows leave."""
+    """Admission and eviction policies of a table."""
 
     def __init__(self, *, admission: str = 'all', admission_count: int = 1, admission_probability: float = 1.0, sketch_bytes: int = 0, halve_after: int = 0, expiry_passes: int | None = None, expiry_seconds: int | None = None, has_score: bool = False, nonclick_weight: float = 0.0, click_weight: float = 0.0, decay: float = 1.0, drop_below: float = 0.0, eviction: str = 'none') -> None: ...
 
 class PolicyEvents:
-    """What the policies of a table did."""
+    """Counts of rows that the policies of a table admitted, refused and dropped."""
 
     @property
     def admitted_keys(self) -> int: ...
@@ -567,7 +567,7 @@ class PolicyEvents:
     def dropped_rows(self) -> int: ...
 
 class ShrinkCounts:
-    """What shrinking a table dropped, and why."""
+    """Rows that shrinking a table dropped, by reason."""
 
     @property
     def examined(self) -> int: ...
@@ -616,7 +616,7 @@ class CheckpointPart:
         """A bit for each row, where not all count."""
 
 class WrittenCheckpoint:
-    """What was written of a table, all of one moment."""
+    """Checkpoint of a table as it was at one moment."""
 
     @property
     def parts(self) -> list[CheckpointPart]: ...
@@ -635,7 +635,7 @@ class WrittenCheckpoint:
         """Segments that could not be linked there."""
 
 class PartRecords:
-    """What the records of a checkpoint are."""
+    """Layout of the records of a checkpoint."""
 
 class PulledRows:
     """Where the rows of some keys are."""
@@ -672,14 +672,14 @@ class Table:
 
     def take_state(self, is_whole: bool) -> bytes | None:
         """
-        What policies know besides the counters of rows, all or what changed since it was last taken; None: nothing.
+        State of the policies besides the counters of rows: all of it, or the changes since it was last taken; None: none.
         """
 
     def confirm_state(self) -> None:
-        """What was taken is safe."""
+        """Confirm that the state last taken is durable."""
 
     def restore_state(self) -> None:
-        """What was taken is lost."""
+        """Mark the state last taken as lost: it is taken again."""
 
     def add_policy_state(self, state: bytes, shard: tuple[int, int]) -> None:
         """Add what the policies of a table knew whose rows are in this one."""
@@ -784,7 +784,7 @@ class Table:
         """Put the rows of a checkpoint's parts, or of a shard, into the table."""
 
     def part_records(self, contents: int) -> PartRecords:
-        """What the records of this table's checkpoints are."""
+        """Return the layout of the records of this table's checkpoints."""
 
     def apply_values(self, folder: str, parts: Sequence[CheckpointPart], records: PartRecords, threads: int) -> None:
         """
@@ -799,7 +799,7 @@ class Table:
 
     @property
     def changes(self) -> int:
-        """How often values of rows changed, or rows lost their keys."""
+        """Number of times that values of rows changed or rows lost their keys."""
 
 SUMMED_TOGETHER: int = 256
 
@@ -865,7 +865,7 @@ def table_purge(table: Table) -> int:
     """Rewrite segments that hold rows of erased keys; returns how many."""
 
 def table_tier_figures(table: Table) -> dict:
-    """What the tier holds and did."""
+    """Counts of rows in the tier and of its reads, writes and evictions."""
 
 class KeyScan:
     """The keys that a table had at a moment, a part at a time."""
@@ -921,7 +921,7 @@ def split_text(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
 
 def whole_records(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes) -> int:
     """
-    How many bytes at the start of uint8[n] are whole records, given that more text follows.
+    Number of bytes at the start of uint8[n] that are whole records, given that more text follows.
     """
 
 def read_text_header(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes, last: bool) -> tuple | None:

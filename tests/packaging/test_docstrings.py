@@ -22,7 +22,12 @@ def question_lines(source: str) -> Iterator[int]:
 
 
 def test_no_docstring_starts_with_a_question_word() -> None:
-    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths = [
+        path
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py*"))
+        if path.suffix in {".py", ".pyi"}
+    ]
     assert {path.relative_to(ROOT).parts[0] for path in paths} == set(FOLDERS)
     found = [
         f"{path.relative_to(ROOT)}:{line}" for path in paths for line in question_lines(path.read_text())

@@ -103,7 +103,7 @@ void add_bags(nb::module_& module, nb::class_<Table>& table) {
            nb::arg("grads").noconvert(), nb::arg("threads"),
            "Push gradients of sums, or of the rows themselves.")
       .def_prop_ro("changes", &Table::changes, nb::call_guard<ReleasedGil>(),
-                   "How often values of rows changed, or rows lost their keys.");
+                   "Number of times that values of rows changed or rows lost their keys.");
 }
 
 }  // namespace graphbox::bind

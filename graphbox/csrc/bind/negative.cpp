@@ -131,7 +131,7 @@ void add_negative(nb::module_& module) {
              "The number of edges of each row of (indptr, indices, name, overlay or None).");
   module.def("count_remaining", &remaining, nb::arg("known_positives").noconvert(), nb::arg("num_items"),
              nb::arg("exclude_query"), nb::arg("threads"),
-             "How many items are no known positives of each row of (indptr, indices, name, overlay or None).");
+             "Number of items that are no known positives of each row of (indptr, indices, name, overlay or None).");
 }
 
 }  // namespace graphbox::bind

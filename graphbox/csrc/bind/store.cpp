@@ -230,10 +230,10 @@ void add_store(nb::module_& module) {
            nb::arg("bounds").noconvert(), nb::arg("starts").noconvert(), nb::arg("out").noconvert(),
            nb::arg("whole_pass"), nb::arg("threads"), "The items of lists, one list after the other, into uint8[...].")
       .def("stats", &stats, "Counts since it was opened, and the bytes it holds now.")
-      .def_prop_ro("backend", &Store::backend, "How it reads.")
-      .def_prop_ro("cache", &Store::cache_kind, "What it holds: resident (all), sieve (units used often), none.")
+      .def_prop_ro("backend", &Store::backend, "Backend that reads the file.")
+      .def_prop_ro("cache", &Store::cache_kind, "Kind of cache: resident (all), sieve (units used often), none.")
       .def_prop_ro("budget_bytes", &Store::budget_bytes);
-  nb::class_<TraceCache>(module, "TraceCache", "Which rows to keep in slots when it is known which will be wanted.")
+  nb::class_<TraceCache>(module, "TraceCache", "Choice of the rows to keep in slots where the accesses to come are known.")
       .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("num_rows"), nb::arg("slots"))
       .def("begin_pass", &begin_pass, nb::arg("batches").noconvert(),
            "Begin a pass over the rows that each batch wants; returns where its windows begin, and the end.")

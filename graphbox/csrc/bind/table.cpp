@@ -176,7 +176,7 @@ PartRecords part_records(const Table& self, std::uint32_t contents) { return sel
 }  // namespace
 
 void add_table(nb::module_& module) {
-  nb::class_<OptimizerConfig>(module, "OptimizerConfig", "How gradients change rows.")
+  nb::class_<OptimizerConfig>(module, "OptimizerConfig", "Optimizer of rows and its settings.")
       .def(
           "__init__",
           [](OptimizerConfig* self, const std::string& name, float lr, float eps, float initial_accumulator,
@@ -241,7 +241,7 @@ void add_table(nb::module_& module) {
             return nb::bytes(self.live.data(), self.live.size() * sizeof(std::uint64_t));
           },
           "A bit for each row, where not all count.");
-  nb::class_<WrittenCheckpoint>(module, "WrittenCheckpoint", "What was written of a table, all of one moment.")
+  nb::class_<WrittenCheckpoint>(module, "WrittenCheckpoint", "Checkpoint of a table as it was at one moment.")
       .def_ro("parts", &WrittenCheckpoint::parts)
       .def_prop_ro("policy_state",
                    [](const WrittenCheckpoint& self) {
@@ -250,7 +250,7 @@ void add_table(nb::module_& module) {
       .def_ro("lr", &WrittenCheckpoint::lr)
       .def_ro("changes", &WrittenCheckpoint::changes)
       .def_ro("copied_files", &WrittenCheckpoint::copied_files, "Segments that could not be linked there.");
-  nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
+  nb::class_<PartRecords>(module, "PartRecords", "Layout of the records of a checkpoint.");
   add_pulled_rows(module);
   nb::class_<Table> table(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.");
   add_policy_methods(table);
@@ -339,7 +339,7 @@ void add_table(nb::module_& module) {
            "Write the rows, all of one moment, to segments in a folder.")
       .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
            nb::arg("shard"), nb::arg("threads"), nb::call_guard<ReleasedGil>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
-      .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
+      .def("part_records", &part_records, nb::arg("contents"), "Return the layout of the records of this table's checkpoints.")
       .def("apply_values", &Table::apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"),
            nb::arg("threads"), nb::call_guard<ReleasedGil>(),
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");

@@ -53,7 +53,7 @@ nb::tuple counters(const Table& self, InputArray<std::int64_t> keys, int threads
 }  // namespace
 
 void add_policy_classes(nb::module_& module) {
-  nb::class_<PolicyConfig>(module, "PolicyConfig", "Which keys get a row of a table, and which rows leave.")
+  nb::class_<PolicyConfig>(module, "PolicyConfig", "Admission and eviction policies of a table.")
       .def(
           "__init__",
           [](PolicyConfig* self, const std::string& admission, std::uint32_t admission_count,
@@ -81,13 +81,13 @@ void add_policy_classes(nb::module_& module) {
           nb::arg("expiry_passes") = nb::none(), nb::arg("expiry_seconds") = nb::none(), nb::arg("has_score") = false,
           nb::arg("nonclick_weight") = 0.0F, nb::arg("click_weight") = 0.0F, nb::arg("decay") = 1.0F,
           nb::arg("drop_below") = 0.0F, nb::arg("eviction") = "none");
-  nb::class_<PolicyEvents>(module, "PolicyEvents", "What the policies of a table did.")
+  nb::class_<PolicyEvents>(module, "PolicyEvents", "Counts of rows that the policies of a table admitted, refused and dropped.")
       .def_ro("admitted_keys", &PolicyEvents::admitted_keys)
       .def_ro("refused_pulls", &PolicyEvents::refused_pulls)
       .def_ro("dropped_gradients", &PolicyEvents::dropped_gradients)
       .def_ro("evicted_rows", &PolicyEvents::evicted_rows)
       .def_ro("dropped_rows", &PolicyEvents::dropped_rows);
-  nb::class_<ShrinkCounts>(module, "ShrinkCounts", "What shrinking a table dropped, and why.")
+  nb::class_<ShrinkCounts>(module, "ShrinkCounts", "Rows that shrinking a table dropped, by reason.")
       .def_ro("examined", &ShrinkCounts::examined)
       .def_ro("unseen_passes", &ShrinkCounts::unseen_passes)
       .def_ro("unseen_seconds", &ShrinkCounts::unseen_seconds)
@@ -116,10 +116,10 @@ void add_policy_methods(nb::class_<Table>& table) {
             return state ? nb::object(nb::bytes(state->data(), state->size())) : nb::none();
           },
           nb::arg("is_whole"),
-          "What policies know besides the counters of rows, all or what changed since it was last taken; None: nothing.",
+          "State of the policies besides the counters of rows: all of it, or the changes since it was last taken; None: none.",
           nb::sig("def take_state(self, is_whole: bool) -> bytes | None"))
-      .def("confirm_state", &Table::confirm_state, nb::call_guard<ReleasedGil>(), "What was taken is safe.")
-      .def("restore_state", &Table::restore_state, nb::call_guard<ReleasedGil>(), "What was taken is lost.")
+      .def("confirm_state", &Table::confirm_state, nb::call_guard<ReleasedGil>(), "Confirm that the state last taken is durable.")
+      .def("restore_state", &Table::restore_state, nb::call_guard<ReleasedGil>(), "Mark the state last taken as lost: it is taken again.")
       .def(
           "add_policy_state",
           [](Table& self, const nb::bytes& state, std::pair<std::uint64_t, std::uint64_t> shard) {

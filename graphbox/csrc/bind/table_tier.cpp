@@ -121,7 +121,7 @@ void add_table_tier(nb::module_& module) {
              nb::call_guard<ReleasedGil>(), "Wait until no segment is to be rewritten in the background.");
   module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),
              "Rewrite segments that hold rows of erased keys; returns how many.");
-  module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
+  module.def("table_tier_figures", &figures, nb::arg("table"), "Counts of rows in the tier and of its reads, writes and evictions.");
   nb::class_<KeyScan>(module, "KeyScan", "The keys that a table had at a moment, a part at a time.")
       .def(
           "next",

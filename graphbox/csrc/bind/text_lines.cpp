@@ -94,7 +94,7 @@ void add_text_lines(nb::module_& module) {
              "(kind, line, cells, start), counts by kind); kinds: 0 number of cells, 1 encoding, 2 quote. Row "
              "jump_rows[i] starts on line jump_lines[i] (from 0), each row after it one line later up to the next.");
   module.def("whole_records", whole, nb::arg("text"), nb::arg("delimiter"), nb::arg("quote"),
-             "How many bytes at the start of uint8[n] are whole records, given that more text follows.");
+             "Number of bytes at the start of uint8[n] that are whole records, given that more text follows.");
   module.def("read_text_header", header, nb::arg("text"), nb::arg("delimiter"), nb::arg("quote"), nb::arg("last"),
              "The first record that is not blank: (cells, bytes up to the next, lines, malformed), or None when more "
              "text is needed.");

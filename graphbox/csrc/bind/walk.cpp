@@ -285,7 +285,7 @@ void add_plan(nb::module_& module) {
           nb::arg("overlay_weights").none() = nb::none(), nb::arg("times").none() = nb::none(),
           nb::arg("overlay_times").none() = nb::none(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(),
           nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>());
-  nb::class_<PlanArrays>(module, "WalkPlan", "What walkers do: the steps of each path, cycled, and how they choose.")
+  nb::class_<PlanArrays>(module, "WalkPlan", "Plan of walks: the steps of each path, cycled, and the rule of choice.")
       .def(
           "__init__",
           [](PlanArrays* self, const std::vector<std::vector<const StepArrays*>>& paths, std::int64_t length, double p,
