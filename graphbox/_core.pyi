@@ -371,7 +371,9 @@ class Store:
     def budget_bytes(self) -> int: ...
 
 class TraceCache:
-    """Choice of the rows to keep in slots where the accesses to come are known."""
+    """
+    Choice of the rows to keep in slots where the accesses to come are known.
+    """
 
     def __init__(self, num_rows: int, slots: int) -> None: ...
 
@@ -549,7 +551,9 @@ class PolicyConfig:
     def __init__(self, *, admission: str = 'all', admission_count: int = 1, admission_probability: float = 1.0, sketch_bytes: int = 0, halve_after: int = 0, expiry_passes: int | None = None, expiry_seconds: int | None = None, has_score: bool = False, nonclick_weight: float = 0.0, click_weight: float = 0.0, decay: float = 1.0, drop_below: float = 0.0, eviction: str = 'none') -> None: ...
 
 class PolicyEvents:
-    """Counts of rows that the policies of a table admitted, refused and dropped."""
+    """
+    Counts of rows that the policies of a table admitted, refused and dropped.
+    """
 
     @property
     def admitted_keys(self) -> int: ...
