@@ -159,7 +159,9 @@ def main() -> int:
         for seed in asked.seed or data.seeds:
             if not asked.again and _finished(data, seed):
                 continue
-            measured, minutes = measure(data, seed, asked.root.resolve(), asked.scratch, asked.threads)
+            measured, minutes = measure(
+                data, seed, asked.root.resolve(), asked.scratch.resolve(), asked.threads
+            )
             PAGE.write_text(page(keep(data, seed, measured, minutes)))
             print(
                 json.dumps({"data": name, "seed": seed, "minutes": round(minutes, 2), **measured}), flush=True

@@ -97,7 +97,7 @@ def main() -> int:
         for seed in asked.seed or data.seeds:
             if not asked.again and _finished(case, seed, asked.tune):
                 continue
-            scratch = asked.scratch / (asked.tune or "templates")
+            scratch = asked.scratch.resolve() / (asked.tune or "templates")
             value, minutes = measure(case, seed, asked.root.resolve(), scratch, asked.threads, asked.tune)
             keep(case, seed, asked.tune, value, minutes)
             quality.PAGE.write_text(quality.page(quality.read_results()))
