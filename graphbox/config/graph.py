@@ -42,7 +42,7 @@ class NodesConfig(Section):
     features: dict[str, FeatureKind] = Field(default_factory=dict)
     """Columns to import as node features, and how each is read."""
     list_separator: ListSeparator | None = None
-    """Character between the values in a cell of CSV or TSV, in features of the kinds `slots` and `vector`;
+    """Character between the values in a cell of text, in features of the kinds `slots` and `vector`;
     `|` when absent."""
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class EdgesConfig(Section):
     features: dict[str, FeatureKind] = Field(default_factory=dict)
     """Columns to import as edge features, and how each is read."""
     list_separator: ListSeparator | None = None
-    """Character between the values in a cell of CSV or TSV, in features of the kinds `slots` and `vector`;
+    """Character between the values in a cell of text, in features of the kinds `slots` and `vector`;
     `|` when absent."""
     reverse: TypeName | None = None
     """Also add every edge backwards, as the edge type `[target type, reverse, source type]`."""

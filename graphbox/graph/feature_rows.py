@@ -48,7 +48,7 @@ def read_feature_rows(
         table: a file, a data frame, or arrays by name; see :func:`graphbox.graph.source.open_table`.
         fields: the features.
         further: names of other columns to return as they are.
-        list_separator: character between values in a cell of CSV or TSV, in slots and vectors; None: ``|``.
+        list_separator: character between values in a cell of text, in slots and vectors; None: ``|``.
 
     Raises:
         NotFoundError: there is no such file.
@@ -56,7 +56,7 @@ def read_feature_rows(
         DataError: a column is missing, or a value cannot be read.
     """
     source = open_table(table, where="rows")
-    if list_separator is not None and source.column_separator is not None:
+    if list_separator is not None:
         check_list_separator(list_separator, source.column_separator, source.name)
     wanted = list(dict.fromkeys([*(field.name for field in fields), *further]))
     for batch in source.batches(wanted, batch_bytes=_READ_BYTES):

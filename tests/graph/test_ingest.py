@@ -280,6 +280,27 @@ def test_lists_in_text_with_another_separator(papers: GraphSource, tmp_path: Pat
     assert report.node_types[0].empty_values == {"tags": 1}
 
 
+@pytest.mark.parametrize("separator", [None, ";"])
+def test_text_of_typed_tables_is_split_as_in_csv(
+    papers: GraphSource, tmp_path: Path, separator: str | None
+) -> None:
+    bar = separator or "|"
+    parquet(
+        tmp_path / "paper.parquet",
+        id=["a", "b", "c"],
+        tags=[f"x{bar}12", None, f"{bar}y"],
+        x=[f"1{bar}2.5", f"3{bar}4", f"5{bar}6"],
+    )
+    features: dict[str, Any] = {"tags": "slots", "x": "vector"}
+    data = tmp_path / "paper.parquet"
+    graph, report = imported(
+        with_nodes(papers, data=data, features=features, list_separator=separator), tmp_path
+    )
+    assert slot_lists(graph, "tags") == [[xxh64("x"), xxh64("12")], [], [xxh64("y")]]
+    assert graph.feature("paper", "x").tolist() == [[1, 2.5], [3, 4], [5, 6]]
+    assert report.node_types[0].empty_values == {"tags": 1}
+
+
 @pytest.mark.parametrize(
     ("separator", "name", "message"),
     [
@@ -289,7 +310,7 @@ def test_lists_in_text_with_another_separator(papers: GraphSource, tmp_path: Pat
         (",", "paper.csv", "expected another character than the one between columns, received ','"),
         ("\t", "paper.tsv", "expected another character than the one between columns, received '\\t'"),
         ("|", "bars.csv", "expected another character than the one between columns, received '|'"),
-        (";", "n.parquet", "no list separator for a table that is not delimited text, received ';'"),
+        ("; ", "n.parquet", "expected one character, neither a double quote nor a line break, received '; '"),
     ],
 )
 def test_separators_that_cannot_be(

@@ -170,8 +170,8 @@ class _Vectors(FeatureReader):
         return None if self._dim is None else (self._dim,)
 
     def read(self, values: pa.Array) -> Converted[FeatureValues]:
-        missing = nulls(values)
-        if self._is_readable_text(values):
+        missing, is_text = nulls(values), pa.types.is_large_string(values.type)
+        if is_text:
             lists = pc.split_pattern(values, self._list_separator)
         elif _is_list(values.type) and is_number(values.type.value_type):
             lists = values
@@ -185,7 +185,7 @@ class _Vectors(FeatureReader):
             self._dim = int(lengths[present.argmax()])
         fitting = present & (lengths == self._dim)
         flat = pc.list_flatten(lists if fitting.all() else lists.filter(pa.array(fitting)))
-        numbers = read_numbers(flat, is_text=self._is_text, place=self._place)
+        numbers = read_numbers(flat, is_text=is_text, place=self._place)
         dim = self._dim or 0
         matrix = np.zeros((len(values), dim), np.float32)
         matrix[fitting] = numbers.values.reshape(-1, dim) if dim else 0
@@ -209,7 +209,6 @@ class _Slots(FeatureReader):
         if pa.types.is_large_string(values.type):
             # An empty cell has no value; split, it would have one empty one.
             values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
-        if self._is_readable_text(values):
             lists = pc.split_pattern(values, self._list_separator)
         elif _is_list(values.type) and _is_slot_value(values.type.value_type):
             lists = values

@@ -20,19 +20,15 @@ def check_list_separator(separator: str, column_separator: str | None, place: st
 
     Args:
         separator: the separator.
-        column_separator: what separates the columns of the table; None: the table is not delimited text.
+        column_separator: what separates the columns of the table; None: columns are typed.
         place: the table, for messages.
 
     Raises:
-        UsageError: it is not one character, is a quote, a line break or the separator of the columns, or the
-            table is not delimited text.
+        UsageError: it is not one character, is a quote, a line break or the separator of the columns.
     """
     hint = "name the character between the values in a cell, or leave `list_separator` out if it is `|`"
     if len(separator) != 1 or separator in '"\r\n':
         expected = "one character, neither a double quote nor a line break,"
-    elif column_separator is None:
-        expected = "no list separator for a table that is not delimited text,"
-        hint = "leave it out: typed tables hold slots and vectors as columns of lists"
     elif separator == column_separator:
         expected = "another character than the one between columns,"
     else:
