@@ -20,6 +20,10 @@ from graphbox.graph.snapshot import as_live
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
+_EDGE_COLUMNS: Mapping[str, FeatureSpec] = {
+    "weight": FeatureSpec("number"),
+    "timestamp": FeatureSpec("integer"),
+}
 _NO_EDGES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
@@ -253,6 +257,35 @@ class GraphView:
         """
         self._check_seen(node_type, name)
         return self._stored.feature_rows(node_type, name, start, stop)
+
+    def own_type(self, edge_type: EdgeType) -> EdgeType:
+        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
+        return self._own(edge_type)
+
+    def edge_features(self, edge_type: EdgeType) -> dict[str, FeatureSpec]:
+        """Return the features of the edges of a type; their weight and timestamp are among them."""
+        own = self._own(edge_type)
+        columns = as_live(self._stored.own_edges(own)).columns
+        features = self._stored.edge_features(own)
+        features.update((name, _EDGE_COLUMNS[name]) for name in columns)
+        return features
+
+    def edge_feature(self, edge_type: EdgeType, name: str) -> NDArray[np.generic]:
+        """Return a feature of all edges that the view shows, in the order of :meth:`csc`.
+
+        Args:
+            edge_type: the edge type.
+            name: a key of :meth:`edge_features`.
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        csc = self.csc(edge_type)
+        own = {"weight": csc.weight, "timestamp": csc.timestamp}.get(name)
+        if own is not None:
+            return own
+        values = np.asarray(self._graph.edge_feature(self._seen(edge_type), name))
+        return values if csc.edge_ids is None else values[csc.edge_ids]
 
     def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
