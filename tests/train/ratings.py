@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
-from graphbox.graph.schema import EdgeType
+from graphbox.graph.schema import EdgeType, FeatureKind
 from tests.train.conftest import write
 
 USERS, ITEMS, RATINGS = 240, 40, 6
@@ -19,13 +19,19 @@ TEXT = "user__rated__item"
 START = 1_700_000_000_000_000
 DAY = 86_400_000_000
 
-KINDS = {"stars": "number", "place": "categorical", "look": "vector", "paid": "boolean", "seconds": "integer"}
+KINDS: dict[str, FeatureKind] = {
+    "stars": "number",
+    "place": "categorical",
+    "look": "vector",
+    "paid": "boolean",
+    "seconds": "integer",
+}
 SIGNALS = (*KINDS, "weight", "timestamp")
 """Features of edges that the class can be in."""
 
 
-def build(folder: Path, signal: str, *, csr: bool = False) -> Graph:
-    """Return a graph whose users have the class ``a`` or ``b``, which one feature of their ratings tells.
+def write_tables(folder: Path, signal: str) -> None:
+    """Write users of the classes ``a`` and ``b``, which one feature of their ratings tells.
 
     Every user rates one item twice. A tenth of the stars and places is missing.
 
@@ -33,9 +39,7 @@ def build(folder: Path, signal: str, *, csr: bool = False) -> Graph:
         folder: where files go.
         signal: the feature; the others are noise. ``side``: a user of class 1 gives the most stars to items
             of side 1, of class 0 to those of side 0, and rates as many of either.
-        csr: keep the edges by source on disk as well.
     """
-    folder.mkdir(parents=True)
     generator = np.random.default_rng(4)
     label = generator.integers(0, 2, USERS)
     user = np.repeat(np.arange(USERS), RATINGS)
@@ -56,7 +60,7 @@ def build(folder: Path, signal: str, *, csr: bool = False) -> Graph:
         2 * says("place") + generator.integers(0, 2, len(user))
     ]
     days = np.where(says("timestamp") == 1, generator.integers(0, 30, len(user)), 200)
-    rated = write(
+    write(
         folder / "rated.parquet",
         source=[f"u{number}" for number in user],
         target=item,
@@ -68,40 +72,31 @@ def build(folder: Path, signal: str, *, csr: bool = False) -> Graph:
         weight=1.0 + 4.0 * says("weight"),
         at=START - DAY * days,
     )
-    follows = write(
+    write(
         folder / "follows.parquet",
         source=[f"u{number}" for number in range(USERS)],
         target=[f"u{(7 * number + 3) % USERS}" for number in range(USERS)],
     )
-    source = GraphSource(
-        "ratings",
-        {
-            "user": NodeSource(
-                write(
-                    folder / "user.parquet",
-                    id=[f"u{number}" for number in range(USERS)],
-                    label=np.array(["a", "b"])[label],
-                    one=np.ones(USERS),
-                ),
-                features={"label": "categorical", "one": "number"},
-            ),
-            "item": NodeSource(
-                write(folder / "item.parquet", id=np.arange(ITEMS), side=np.arange(ITEMS) % 2),
-                features={"side": "number"},
-            ),
-        },
-        (
-            EdgeSource(
-                RATED,
-                rated,
-                weight="weight",
-                timestamp="at",
-                features=KINDS,  # type: ignore[arg-type]
-                keep_duplicates=True,
-                csr=csr,
-            ),
-            EdgeSource(FOLLOWS, follows),
-        ),
+    write(
+        folder / "user.parquet",
+        id=[f"u{number}" for number in range(USERS)],
+        label=np.array(["a", "b"])[label],
+        one=np.ones(USERS),
     )
-    import_graph(source, folder / "graph")
+    write(folder / "item.parquet", id=np.arange(ITEMS), side=np.arange(ITEMS) % 2)
+
+
+def build(folder: Path, signal: str) -> Graph:
+    """Return the graph of the tables of :func:`write_tables`, which are written into a new folder."""
+    folder.mkdir(parents=True)
+    write_tables(folder, signal)
+    users = NodeSource(folder / "user.parquet", features={"label": "categorical", "one": "number"})
+    items = NodeSource(folder / "item.parquet", features={"side": "number"})
+    edges = (ratings_of(folder / "rated.parquet"), EdgeSource(FOLLOWS, folder / "follows.parquet"))
+    import_graph(GraphSource("ratings", {"user": users, "item": items}, edges), folder / "graph")
     return Graph.open(folder / "graph")
+
+
+def ratings_of(path: Path) -> EdgeSource:
+    """Return a table of ratings with all that is known of each."""
+    return EdgeSource(RATED, path, weight="weight", timestamp="at", features=KINDS, keep_duplicates=True)

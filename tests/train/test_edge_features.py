@@ -18,7 +18,7 @@ from graphbox.config import (
     RecommendTaskConfig,
 )
 from graphbox.errors import GraphboxError, UsageError
-from graphbox.graph import EdgeSource, Graph, GraphSource
+from graphbox.graph import Graph, GraphSource
 from graphbox.graph.columns import Column
 from graphbox.graph.delta import append, remove
 from graphbox.graph.tables import edge_table, numbered_nodes
@@ -32,7 +32,17 @@ from graphbox.train.network.inference import embed_graph
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 from tests.train.conftest import write
-from tests.train.ratings import DAY, FOLLOWS, KINDS, RATED, SIGNALS, START, TEXT, build
+from tests.train.ratings import (
+    DAY,
+    FOLLOWS,
+    KINDS,
+    RATED,
+    SIGNALS,
+    START,
+    TEXT,
+    build,
+    ratings_of,
+)
 
 BACKWARDS = ("item", "rev_rated", "user")
 EVERY = {TEXT: (*KINDS, "weight", "timestamp")}
@@ -300,8 +310,7 @@ def later_ratings(path: Path, users: int) -> GraphSource:
         weight=np.ones(len(user)),
         at=np.full(len(user), START),
     )
-    edges = EdgeSource(RATED, path, weight="weight", timestamp="at", features=KINDS, keep_duplicates=True)  # type: ignore[arg-type]
-    return GraphSource("ratings", {}, (edges,))
+    return GraphSource("ratings", {}, (ratings_of(path),))
 
 
 def test_a_graph_without_the_features_is_refused(tmp_path: Path, ratings: Graph) -> None:

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import TIMESTAMP
 from graphbox.models.features import LearntFeature
 from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import LayerEdges
 from graphbox.sample.adjacency import EdgeColumnName
 from graphbox.sample.sampled import HeteroSample
 from graphbox.train.memory import TrainingMemory
-from graphbox.train.network.edge_data import LearntEdges, edge_columns
+from graphbox.train.network.edge_data import LearntEdges, edge_columns, latest_timestamp
 from graphbox.train.network.merged_graph import MergedGraph, merged_graph, merged_types
 from graphbox.train.view import GraphView
 
@@ -97,6 +98,15 @@ class NetworkGraph:
     def source_scales(self) -> dict[EdgeType, NDArray[np.float32]]:
         """By relation one over the root of the degree of each source; none where degrees do not normalize."""
         return {edge_type: leaving.numpy() for edge_type, (leaving, _) in self._degrees.items()}
+
+    @property
+    def latest(self) -> dict[EdgeType, int]:
+        """By relation whose edges' ages are read, the moment from which they are counted."""
+        return {
+            each: latest_timestamp(self.view, each)
+            for each, learnt in self.edge_learnt.items()
+            if TIMESTAMP in learnt and isinstance(self.view, GraphView)
+        }
 
     def layers_of(self, sample: HeteroSample[Tensor], layers: int) -> list[LayerEdges]:
         """Return what each of so many layers works on: the first on all hops, the last on the first alone.

@@ -171,12 +171,16 @@ class NetworkParts:
         inputs: by node type float32 [nodes, dim], what goes into the first layer.
         source_scales: by relation float32 [sources], one over the root of the degree of each source, which
             the weights of edges have been multiplied by; none where degrees do not normalize.
+        edge_features: what is known of the features of edges, by relation.
+        latest: by relation whose age edges are read by, the moment from which it is counted.
     """
 
     network: GraphNetwork
     edges: Mapping[EdgeType, Edges]
     inputs: Vectors
     source_scales: Mapping[EdgeType, NDArray[np.float32]]
+    edge_features: Mapping[EdgeType, Mapping[str, LearntFeature]]
+    latest: Mapping[EdgeType, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +257,9 @@ class TrainedNetwork:
                 batch = {name: data[name].take(block)}
                 rows = {name: network.input_module(name).fetch(batch[name])}
                 inputs[name][first : first + len(block)] = network.enter(batch, rows)[name].numpy()
-        return NetworkParts(network, dict(seen.whole().edges), inputs, seen.source_scales)
+        return NetworkParts(
+            network, dict(seen.whole().edges), inputs, seen.source_scales, seen.edge_learnt, seen.latest
+        )
 
     def class_probabilities(
         self, graph: Graph, nodes: NDArray[np.int64], threads: int | None = None
