@@ -95,7 +95,8 @@ def _columns(feature: EdgeFeature, column: RequestColumn) -> Float:
         number = {text: code for code, text in enumerate(feature.categories, 1)}
         names = [] if column.categories is None else column.categories.to_pylist()
         codes = np.array([0, *(number.get(name, 0) for name in names)], np.float32)
-        return codes[column.values + 1][:, None]
+        found: Float = codes[column.values + 1][:, None]
+        return found
     if feature.kind == "vector":
         return np.nan_to_num(column.values.astype(np.float32)).reshape(-1, feature.columns)
     values = column.values

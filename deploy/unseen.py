@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, EdgeFeature, GroupEdges, NeighborLists, PaddedBlockForm, RelationGroup, TensorSpec
+from graphbox.artifact import (
+    Artifact,
+    EdgeFeature,
+    GroupEdges,
+    NeighborLists,
+    PaddedBlockForm,
+    RelationGroup,
+    TensorSpec,
+)
 from graphbox.artifact.fields_form import column_tensor
 from graphbox.artifact.ids import Id
 from graphbox.artifact.manifest import Datatype

@@ -136,8 +136,8 @@ class EncodeRequest(BaseModel):
         " `source__relation__target` the original ids of the nodes whose edges arrive at it; `weights`,"
         " likewise, of these edges, 1 each when left out; and `edge_features`, likewise, an object of each of"
         " these edges, or null, with the values of the features that the model reads, missing when left out;"
-        " or, of a model of sequences, with `history`, the original ids of its events in their order, the last"
-        " one last"
+        " or, of a model of sequences, with `history`, the original ids of its events in their order, the"
+        " last one last"
     )
 
 

@@ -180,8 +180,8 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
     for key, value in node.items():
         if key not in _KEYS or not isinstance(value, dict):
             raise InvalidRequestError(
-                "expected objects `features`, `neighbors`, `weights` and `edge_features`, or a list `history`, "
-                f"received `{shorten(key)}`",
+                "expected objects `features`, `neighbors`, `weights` and `edge_features`, or a list "
+                f"`history`, received `{shorten(key)}`",
                 where=f"node {number}",
             )
     for relation, ids in node.get("neighbors", {}).items():

@@ -22,6 +22,7 @@ from graphbox.graph import Graph, GraphSource
 from graphbox.graph.columns import Column
 from graphbox.graph.delta import append, remove
 from graphbox.graph.tables import edge_table, numbered_nodes
+from graphbox.models.features import MISSING_CATEGORY
 from graphbox.sample import sample_heterogeneous
 from graphbox.train import ClassifySplit, fit, load_trained, make_split
 from graphbox.train.assignment import Assignment, make_trainer
@@ -204,8 +205,8 @@ def test_what_later_edges_say_does_not_matter(tmp_path: Path, kind: str) -> None
     for name in ("one", "other"):
         graph = by_time(name)
         values = {"kind": kind, "node_type": "user", "target_type": "item", "relations": ("rated",)}
-        sections = {"recommend": RecommendTaskConfig, "predict_links": PredictLinksTaskConfig}
-        task = sections[kind].model_validate({**values, "split": {"kind": "time"}})
+        section = RecommendTaskConfig if kind == "recommend" else PredictLinksTaskConfig
+        task = section.model_validate({**values, "split": {"kind": "time"}})
         split = make_split(graph, task, 3)
         config = config_of(edge_features={TEXT: ("stars", "timestamp")}, epochs=2, layer="gine")
         folder = tmp_path / name
@@ -311,6 +312,17 @@ def later_ratings(path: Path, users: int) -> GraphSource:
         at=np.full(len(user), START),
     )
     return GraphSource("ratings", {}, (ratings_of(path),))
+
+
+def test_weights_of_categories_are_matched_by_their_names(ratings: Graph) -> None:
+    trainer = trainer_of(ratings, edge_features={TEXT: ("stars", "place")}, layers=2)
+    found = {name: names for name, names in trainer.weight_categories().items() if "edge_inputs" in name}
+    values = dict(trainer.network.named_parameters())
+    assert len(found) == 2 * 2  # layers and directions
+    for name, names in found.items():
+        assert names == [MISSING_CATEGORY, "home", "shop", "train", "web"]
+        assert len(values[name]) == len(names)
+    assert trainer.inputs()[f"features of {TEXT}"] == ["stars (number)", "place (categorical)"]
 
 
 def test_a_graph_without_the_features_is_refused(tmp_path: Path, ratings: Graph) -> None:
