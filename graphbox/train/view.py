@@ -82,6 +82,12 @@ class GraphView:
         """Return whether the edge type is another one backwards."""
         return self._stored.is_reverse(edge_type)
 
+    def own_type(self, edge_type: EdgeType) -> EdgeType:
+        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
+        if not self._stored.is_reverse(self._seen(edge_type)):
+            return edge_type
+        return self._stored.reverse_type(edge_type) or edge_type
+
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
         view = self._with(self._stored.with_reverse_edges(), self._removed)
@@ -198,7 +204,7 @@ class GraphView:
 
     def has_weights(self, edge_type: EdgeType) -> bool:
         """Return whether the edges of a type have weights; nothing is read."""
-        return "weight" in as_live(self._stored.own_edges(self._own(edge_type))).columns
+        return "weight" in as_live(self._stored.own_edges(self.own_type(edge_type))).columns
 
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""
@@ -226,7 +232,7 @@ class GraphView:
             edge_type: the edge type; those of a reverse one lead from its sources to its targets.
             block_edges: the most edges to give at a time.
         """
-        own = self._own(edge_type)
+        own = self.own_type(edge_type)
         table, removed = as_live(self._stored.own_edges(own)), self._removed.get(own, _NO_EDGES)
         for block in edge_blocks(table, block_edges, removed):
             yield block if own == edge_type else block.reversed()
@@ -258,13 +264,9 @@ class GraphView:
         self._check_seen(node_type, name)
         return self._stored.feature_rows(node_type, name, start, stop)
 
-    def own_type(self, edge_type: EdgeType) -> EdgeType:
-        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
-        return self._own(edge_type)
-
     def edge_features(self, edge_type: EdgeType) -> dict[str, FeatureSpec]:
         """Return the features of the edges of a type; their weight and timestamp are among them."""
-        own = self._own(edge_type)
+        own = self.own_type(edge_type)
         columns = as_live(self._stored.own_edges(own)).columns
         features = self._stored.edge_features(own)
         features.update((name, _EDGE_COLUMNS[name]) for name in columns)
@@ -311,12 +313,6 @@ class GraphView:
                 hint="models and metapaths follow the other edge types",
             )
         return edge_type
-
-    def _own(self, edge_type: EdgeType) -> EdgeType:
-        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
-        if not self._stored.is_reverse(self._seen(edge_type)):
-            return edge_type
-        return self._stored.reverse_type(edge_type) or edge_type
 
     def _with(self, stored: Graph, removed: dict[EdgeType, NDArray[np.int64]]) -> GraphView:
         view = object.__new__(GraphView)

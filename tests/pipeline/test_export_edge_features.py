@@ -144,6 +144,18 @@ def test_the_served_encoder_reaches_what_was_trained(workspace: Workspace, repor
         assert deployed_figures(workspace, report, name, "test")[metric] == pytest.approx(trained, rel=1e-5)
 
 
+def test_another_runtime_computes_the_same(workspace: Workspace, report: RunReport, tables: Path) -> None:
+    pytest.importorskip("openvino")
+    assert report.state == "finished"
+    for name in ("gine", "transformer"):
+        path = workspace.model(name, 1).path
+        with open_encoder(path, "openvino") as other, opened(workspace, name) as model:
+            ids, twins = [f"u{user}" for user in range(20)], [twin_of(tables, 7)]
+            np.testing.assert_allclose(other.encode(ids), model.encode(ids), rtol=1e-4, atol=1e-4)
+            found, expected = other.encode_unseen(twins), model.encode_unseen(twins)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_request_of_few_neighbours_has_their_features(workspace: Workspace, report: RunReport) -> None:
     assert report.export["few"]["max_absolute_error"] <= 1e-4
     with opened(workspace, "few") as few, opened(workspace, "gatv2") as whole:

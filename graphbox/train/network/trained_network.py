@@ -26,7 +26,7 @@ from graphbox.config import GraphNetworkConfig, MlpConfig, NetworkConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, UsageError, did_you_mean
 from graphbox.graph import Graph
-from graphbox.graph.schema import EdgeType, FeatureSpec, edge_type_from_text, edge_type_text
+from graphbox.graph.schema import EdgeType, edge_type_from_text, edge_type_text
 from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.features import FeatureSizes, LearntFeature
 from graphbox.models.graph_inputs import POSITION, InputSizes
@@ -37,6 +37,7 @@ from graphbox.models.link_scorer import LinkScorer
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
 from graphbox.train.network.edge_data import LearntEdges
+from graphbox.train.network.feature_kinds import check_features
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import NetworkData, NodeData
@@ -335,7 +336,7 @@ class TrainedNetwork:
                     hint=did_you_mean(text, known) or f"there are: {', '.join(known) or 'none'}",
                 )
         for edge_type, features in self.edge_learnt.items():
-            _check_features(
+            check_features(
                 features, view.edge_features(edge_type), f"edges of type {edge_type_text(edge_type)}"
             )
         return view
@@ -359,7 +360,7 @@ class TrainedNetwork:
 
     def _data(self, view: GraphView) -> NetworkData:
         for node_type, features in self.learnt.items():
-            _check_features(features, view.features(node_type), f"node type {node_type}")
+            check_features(features, view.features(node_type), f"node type {node_type}")
         return NetworkData(
             {
                 name: NodeData(view, name, list(each), learnt=each, positions=self._positions_in(view, name))
@@ -432,21 +433,6 @@ def network_shape(
     )
 
 
-def _check_features(
-    learnt: Mapping[str, LearntFeature], there: Mapping[str, FeatureSpec], where: str
-) -> None:
-    """Raise where a graph lacks a feature that a network reads, or has it of another kind."""
-    for name, each in learnt.items():
-        received, expected = there.get(name), _in_words(each.kind, each.dim)
-        if received is None or _in_words(received.kind, received.dim or 0) != expected:
-            raise UsageError(
-                f"expected the feature `{name}` ({expected}), which the network reads, received "
-                f"{'none' if received is None else _in_words(received.kind, received.dim or 0)}",
-                where=where,
-                hint="import the graph with the features that it had in training",
-            )
-
-
 def _places(ids: pa.Array, wanted: pa.Array) -> NDArray[np.int64]:
     """Return the places of ids among others: int64 [wanted], -1 where they are not there, or null."""
     found = pc.index_in(wanted, value_set=ids.cast(wanted.type), skip_nulls=True)
@@ -464,10 +450,6 @@ def _sizes(features: Mapping[str, LearntFeature], position: int) -> InputSizes:
         tuple(max(1, len(each.slots)) for each in learnt if each.slots is not None),
         position,
     )
-
-
-def _in_words(kind: str, dim: int) -> str:
-    return f"{kind} of {dim} numbers" if kind == "vector" else kind
 
 
 # ------------------------------------------------------------------------------------- on disk
