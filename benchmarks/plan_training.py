@@ -67,7 +67,12 @@ def _links(nodes: int, generator: np.random.Generator) -> Mapping[str, Table]:
             "label": [f"class-{each}" for each in generator.integers(0, 8, nodes)],
             "x": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16),
         },
-        "edges": {"source": ends[0], "target": ends[1]},
+        "edges": {
+            "source": ends[0],
+            "target": ends[1],
+            "amount": generator.random(len(ends[0])),
+            "kind": [f"k{each}" for each in generator.integers(0, 9, len(ends[0]))],
+        },
     }
 
 
@@ -138,7 +143,13 @@ WORLDS: Mapping[str, World] = {
         _links,
         {
             "nodes": {"node": {"path": "nodes.parquet", "features": {"label": "categorical", "x": "vector"}}},
-            "edges": [{"type": ["node", "links", "node"], "path": "edges.parquet"}],
+            "edges": [
+                {
+                    "type": ["node", "links", "node"],
+                    "path": "edges.parquet",
+                    "features": {"amount": "number", "kind": "categorical"},
+                }
+            ],
         },
         {
             "next": {
@@ -270,6 +281,12 @@ _RANKED = {"task": "next", "epochs": 1, "batch_size": 8192, "candidates": 512, "
 _LINKS = {"holdout_fraction": 0.02, "negatives": 64}
 _CLICK = {"task": "click", "epochs": 1, "batch_size": 8192}
 
+_OF_EDGES = {
+    "kind": "gnn",
+    "task": "class",
+    "epochs": 2,
+    "edge_features": {"node__links__node": ["amount", "kind"]},
+}
 CASES: Mapping[str, Case] = {
     "deepwalk": Case("links", {"kind": "deepwalk", **_SHORT_WALKS}, 2),
     "node2vec": Case("links", {"kind": "node2vec", "q": 0.5, **_SHORT_WALKS}, 2),
@@ -288,6 +305,8 @@ CASES: Mapping[str, Case] = {
     "gnn_propagation": Case(
         "links", {"kind": "gnn", "task": "class", "layer": "appnp", "layers": 10, "epochs": 2}
     ),
+    "gnn_edges": Case("links", {"layer": "gine", **_OF_EDGES}),
+    "gnn_edges_attention": Case("links", {"layer": "gatv2", **_OF_EDGES}),
     "gnn_sampled": Case(
         "links",
         {

@@ -31,7 +31,7 @@ _BLOCK_ELEMENTS: Final = 1 << 22
 _EQUAL: Final = 1 + 1e-4
 """Ratio up to which errors count as equal: both of two neighbours are equally far from their mean."""
 _LEAST_WEIGHT: Final = np.float32(1e-12)
-_AGGREGATION_OF_LAYER: Final = {"gin": "add", "sage": "mean", "rgcn": "mean"}
+_AGGREGATION_OF_LAYER: Final = {"gin": "add", "gine": "add", "sage": "mean", "rgcn": "mean"}
 """Layers that aggregate as `layer_options.aggr` says, with its default; others read weights, or attend."""
 _SUMS: Final = ("add", "sum")
 
@@ -126,6 +126,7 @@ def shortened(lists: NeighborLists, group: RelationGroup, rows_of: RowsOf, most:
         short.astype(np.uint16).reshape(shape),
         lists.neighbors[kept],
         None if weights is None else weights[kept],
+        None if lists.edges is None else lists.edges[kept],
     )
 
 

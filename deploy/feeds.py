@@ -115,7 +115,10 @@ class PaddedBlockFeeds:
         most_bytes: int | None,
         unseen: UnseenFeeds | None,
     ) -> Nodes:
-        """Return the neighbours of ``targets``, int64 [n, R, F], -1 = absent; write their weights."""
+        """Return the neighbours of ``targets``, int64 [n, R, F], -1 = absent.
+
+        The weights and features of the edges are written into the feeds.
+        """
         lists = self.lists[group.neighbors]
         more = None if unseen is None else unseen.lists.get(group.neighbors)
         counts = _both(lists.counts, None if more is None else more.counts, targets)
@@ -123,7 +126,9 @@ class PaddedBlockFeeds:
         if len(targets) and targets[0] == _ABSENT:
             counts[0] = 0
         longest = max(1, int(np.maximum.reduce(counts, axis=None, initial=0)))
-        if most_bytes is not None and counts.size * longest * self._vector_bytes > most_bytes:
+        columns = 0 if group.edges is None else group.edges.columns
+        slot_bytes = max(self._vector_bytes, 4 * columns)
+        if most_bytes is not None and counts.size * longest * slot_bytes > most_bytes:
             raise DoesNotFitError(
                 f"expected neighbours whose vectors take at most {most_bytes} bytes, received lists of up to "
                 f"{longest} of {group.source} for {len(targets)} nodes of {group.target}",
@@ -134,6 +139,10 @@ class PaddedBlockFeeds:
         positions = start[..., None] + slots
         listed = None if more is None else more.neighbors
         neighbors = _listed(lists.neighbors, listed, positions, present, _ABSENT)
+        if group.edges is not None and lists.edges is not None:
+            features = np.zeros((*present.shape, columns), np.float32)
+            features[present] = _both(lists.edges, None if more is None else more.edges, positions[present])
+            feeds[group.edges.input] = features
         if group.weights_input is None:
             return neighbors
         if lists.weights is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from graphbox.errors import InvalidRequestError, did_you_mean
 from graphbox.fields import plain_integer, text_hash
 
-__all__ = ["SLOT_SEPARATOR", "RequestColumn", "columns_of_rows", "columns_of_tensors"]
+__all__ = ["SLOT_SEPARATOR", "RequestColumn", "column_of_cells", "columns_of_rows", "columns_of_tensors"]
 
 SLOT_SEPARATOR = "|"
 """Separator of the values of a slot where they are one text."""
@@ -69,7 +69,7 @@ def columns_of_rows(
     Raises:
         InvalidRequestError: a row lacks a column, or a value cannot be read; row and column are named.
     """
-    return {field.name: _column(field, *_cells(field, rows, row, column)) for field in fields}
+    return {field.name: column_of_cells(field, *_cells(field, rows, row, column)) for field in fields}
 
 
 def _cells(
@@ -122,7 +122,7 @@ def columns_of_tensors(
         cells = (
             [_split(text) for text in texts] if field.kind == "slots" else [text or None for text in texts]
         )
-        columns[field.name] = _column(field, cells, place)
+        columns[field.name] = column_of_cells(field, cells, place)
     return columns
 
 
@@ -144,7 +144,17 @@ def _split(text: str) -> list[str | int]:
     return [part if number is None else number for part, number in parts]
 
 
-def _column(field: ColumnSpec, cells: Sequence[Any], place: Place) -> RequestColumn:
+def column_of_cells(field: ColumnSpec, cells: Sequence[Any], place: Place) -> RequestColumn:
+    """Return a column of values as JSON has them; see :func:`columns_of_rows`.
+
+    Args:
+        field: the column.
+        cells: its values.
+        place: returns where a value is, by its number, for errors.
+
+    Raises:
+        InvalidRequestError: a value cannot be read.
+    """
     match field.kind:
         case "categorical":
             return _categories(cells, place)

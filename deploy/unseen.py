@@ -12,11 +12,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, NeighborLists, PaddedBlockForm, RelationGroup, TensorSpec
+from graphbox.artifact import (
+    Artifact,
+    EdgeFeature,
+    GroupEdges,
+    NeighborLists,
+    PaddedBlockForm,
+    RelationGroup,
+    TensorSpec,
+)
 from graphbox.artifact.fields_form import column_tensor
 from graphbox.artifact.ids import Id
 from graphbox.artifact.manifest import Datatype
 from graphbox.artifact.preprocess import NodeFeature, UnseenInputs
+from graphbox.deploy.edge_values import columns_of_cells, columns_of_edges, standardized
 from graphbox.deploy.field_columns import RequestColumn, columns_of_rows, columns_of_tensors
 from graphbox.deploy.signature import by_name, node_indices
 from graphbox.errors import (
@@ -30,10 +39,11 @@ from graphbox.errors import (
 __all__ = ["UnseenFeeds", "UnseenNode", "UnseenReader"]
 
 Float = npt.NDArray[np.float32]
-_Edges: TypeAlias = tuple[npt.NDArray[np.int64], Float]
-"""Node indices of a node's neighbours in a relation, and the weights of the edges."""
+_Edges: TypeAlias = tuple[npt.NDArray[np.int64], Float, Float]
+"""Node indices of a node's neighbours in a relation, and the weights and columns of the edges."""
 _SEPARATOR = "__"
 _FEATURE, _NEIGHBORS, _NUM_NEIGHBORS, _WEIGHTS = "feature.", "neighbors.", "num_neighbors.", "weights."
+_EDGE = "edge."
 _MAX_NEIGHBORS = np.iinfo(np.uint16).max - 1
 _EXAMPLE_NEIGHBORS = 5
 # Keeps the example of a feature with huge values within float32, and within 64-bit integers.
@@ -50,11 +60,14 @@ class UnseenNode:
         neighbors: original ids of the nodes whose edges arrive at it, by relation
             ``source__relation__target``; a relation that is left out has none.
         weights: of these edges, in the same order; without them all weigh 1.
+        edge_features: features of these edges, in the same order: of each edge the values by name, or None;
+            what is left out or null is missing, as for an edge in training that had no value.
     """
 
     features: Mapping[str, Any] = field(default_factory=dict)
     neighbors: Mapping[str, Sequence[Id]] = field(default_factory=dict)
     weights: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    edge_features: Mapping[str, Sequence[Mapping[str, Any] | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +136,16 @@ class UnseenReader:
             for edge_type in group.edge_types
             if group.normalization == "table"
         )
+        self._edge_features = {
+            _SEPARATOR.join(edge_type): group.edges.features[place] if group.edges is not None else ()
+            for group in self._groups.values()
+            for place, edge_type in enumerate(group.edge_types)
+        }
+        self._edge_columns = {
+            _SEPARATOR.join(edge_type): group.edges.columns if group.edges is not None else 0
+            for group in self._groups.values()
+            for edge_type in group.edge_types
+        }
 
     @property
     def features(self) -> tuple[NodeFeature, ...]:
@@ -170,7 +193,12 @@ class UnseenReader:
                 found = of_all.neighbors[start : start + count]
                 others = found[found != node[0]] if group.self_loops else found
                 neighbors[_SEPARATOR.join(edge_type)] = sources.take(others[:_EXAMPLE_NEIGHBORS])
-        return UnseenNode(features, neighbors)
+        edges = {
+            relation: [{each.name: _typical_value(each) for each in self._edge_features[relation]}] * len(ids)
+            for relation, ids in neighbors.items()
+            if self._edge_features[relation]
+        }
+        return UnseenNode(features, neighbors, edge_features=edges)
 
     def neighbors_of_type(self, nodes: Sequence[UnseenNode], node_type: str) -> list[npt.NDArray[np.int64]]:
         """Return the node indices of each node's neighbours of a node type, each once, ascending.
@@ -203,12 +231,20 @@ class UnseenReader:
             _check_names(number, "feature", node.features, known)
             _check_names(number, "relation", node.neighbors, list(self._relations))
             _check_names(number, "relation", node.weights, list(node.neighbors))
+            _check_names(number, "relation", node.edge_features, list(node.neighbors))
             for relation in node.weights.keys() - self._weighed:
                 raise InvalidRequestError(
                     "expected no weights, the model does not weigh the edges of this relation",
                     where=self._place(number, relation),
                     hint="leave them out",
                 )
+            for relation in node.edge_features:
+                if not self._edge_features[relation]:
+                    raise InvalidRequestError(
+                        "expected no features of edges, the model reads none of this relation",
+                        where=self._place(number, relation),
+                        hint="leave them out",
+                    )
         rows = [node.features for node in nodes]
         columns = columns_of_rows(self._inputs.features, rows, row="node", column="feature")
 
@@ -221,7 +257,8 @@ class UnseenReader:
                     f"expected at most {_MAX_NEIGHBORS} neighbours, received {len(given)}", where=where
                 )
             neighbors = _indices(ids, given, where)
-            return neighbors, _edge_weights(node.weights.get(relation), len(neighbors), where)
+            weights = _edge_weights(node.weights.get(relation), len(neighbors), where)
+            return neighbors, weights, self._columns(relation, node.edge_features.get(relation), given, where)
 
         return self._read(len(nodes), columns, edges)
 
@@ -232,7 +269,8 @@ class UnseenReader:
         For each feature F ``feature.F``, as a column of a click model. For each relation R
         ``num_neighbors.R``, INT64 [n], how many neighbours each node has, and ``neighbors.R``, BYTES or INT64
         [m], the original ids of those of all nodes, one node after the other; of relations whose edges the
-        model weighs also ``weights.R``, FP32 [m].
+        model weighs also ``weights.R``, FP32 [m]. For each feature F of the edges of a relation ``edge.R.F``,
+        as a column of a click model, with m values.
         """
         specs = [column_tensor(_FEATURE + each.name, each.kind, each.dim) for each in self._inputs.features]
         for relation, source in self._relations.items():
@@ -241,22 +279,31 @@ class UnseenReader:
             specs.append(TensorSpec(name=_NEIGHBORS + relation, datatype=kind, shape=(-1,)))
             if relation in self._weighed:
                 specs.append(TensorSpec(name=_WEIGHTS + relation, datatype="FP32", shape=(-1,)))
+            specs += [
+                column_tensor(self._prefix(relation) + each.name, each.kind, each.dim)
+                for each in self._edge_features[relation]
+            ]
         return by_name(specs)
 
     @property
     def lists(self) -> dict[str, str]:
         """Inputs with values of all nodes, one node after the other; with the input of each node's number."""
-        return {
-            prefix + relation: _NUM_NEIGHBORS + relation
-            for relation in self._relations
-            for prefix in (_NEIGHBORS, _WEIGHTS)
-            if prefix + relation in self.inputs
-        }
+        found = {}
+        for relation in self._relations:
+            names = [_NEIGHBORS + relation, *([_WEIGHTS + relation] if relation in self._weighed else [])]
+            names += [self._prefix(relation) + each.name for each in self._edge_features[relation]]
+            found.update(dict.fromkeys(names, _NUM_NEIGHBORS + relation))
+        return found
 
     @property
     def weighed(self) -> frozenset[str]:
         """The relations whose edges the model weighs."""
         return self._weighed
+
+    @property
+    def edge_features(self) -> Mapping[str, tuple[EdgeFeature, ...]]:
+        """The features of edges that the model reads, by relation; none of one without."""
+        return self._edge_features
 
     def read_tensors(self, tensors: Mapping[str, npt.NDArray[Any]]) -> UnseenFeeds:
         """Return nodes given as tensors as the feeds are made of them.
@@ -294,11 +341,49 @@ class UnseenReader:
         found = node_indices(ids, known, f"{_NEIGHBORS}{relation}")
         weights = tensors[_WEIGHTS + relation].tolist() if relation in self._weighed else None
         weight = _edge_weights(weights, len(found), f"input `{_WEIGHTS}{relation}`")
+        columns = self._columns_of_tensors(relation, tensors, len(found))
         ends = np.cumsum(counts)
         return [
-            (found[end - each : end], weight[end - each : end])
+            (found[end - each : end], weight[end - each : end], columns[end - each : end])
             for each, end in zip(counts, ends, strict=True)
         ]
+
+    def _columns(
+        self,
+        relation: str,
+        edges: Sequence[Mapping[str, Any] | None] | None,
+        neighbors: Sequence[Id],
+        where: str,
+    ) -> Float:
+        """Return the columns of a node's edges: float32 [neighbours, columns of the group]."""
+        if edges is None:
+            edges = [None] * len(neighbors)
+        if len(edges) != len(neighbors):
+            raise InvalidRequestError(
+                f"expected the features of {len(neighbors)} edges, one for each neighbour, received "
+                f"{len(edges)}",
+                where=where,
+                hint="write null for an edge whose features are not known",
+            )
+        return columns_of_edges(self._edge_features[relation], edges, self._edge_columns[relation], where)
+
+    def _columns_of_tensors(
+        self, relation: str, tensors: Mapping[str, npt.NDArray[Any]], count: int
+    ) -> Float:
+        features, prefix = self._edge_features[relation], self._prefix(relation)
+        for each in features:
+            if len(tensors[prefix + each.name]) != count:
+                raise InvalidRequestError(
+                    f"expected {count} edges, as in input `{_NEIGHBORS}{relation}`, received "
+                    f"{len(tensors[prefix + each.name])}",
+                    where=f"input `{prefix}{each.name}`",
+                )
+        columns = columns_of_tensors(features, tensors, prefix)
+        return columns_of_cells(features, columns, count, self._edge_columns[relation])
+
+    def _prefix(self, relation: str) -> str:
+        """Return how the inputs of the features of a relation's edges begin."""
+        return f"{_EDGE}{relation}."
 
     def _place(self, number: int, relation: str) -> str:
         """Return where in a request a relation is, for errors."""
@@ -356,9 +441,8 @@ class UnseenReader:
         if feature.kind == "vector":
             return np.asarray(np.nan_to_num(column.values) @ weights)
         if feature.kind != "slots":
-            values = column.values.astype(np.float64)
-            scaled = (np.sign(values) * np.log1p(np.abs(values)) - feature.mean) / feature.deviation
-            return np.asarray(np.nan_to_num(scaled)[:, None].astype(np.float32) * weights)
+            scaled = standardized(column.values, feature.mean, feature.deviation)
+            return np.asarray(scaled[:, None] * weights)
         learnt, offsets = self._values[feature.name], column.offsets
         if offsets is None:
             raise TypeError(f"the column of slots `{feature.name}` has no offsets")
@@ -376,11 +460,13 @@ class UnseenReader:
         counts = np.zeros((count, len(group.edge_types)), np.int64)
         neighbors: list[npt.NDArray[np.int64]] = []
         weights: list[Float] = []
+        columns: list[Float] = []
         for number in range(count):
             for place, edge_type in enumerate(group.edge_types):
-                found, weight = edges(number, _SEPARATOR.join(edge_type))
+                found, weight, of_edges = edges(number, _SEPARATOR.join(edge_type))
                 if group.window is not None:
                     found, weight = found[-group.window :], weight[-group.window :]
+                    of_edges = of_edges[-group.window :]
                 if scales is not None:
                     degree = float(weight.sum()) + group.self_loops
                     arriving = np.float32(1 / np.sqrt(degree)) if degree > 0 else np.float32(0)
@@ -390,6 +476,7 @@ class UnseenReader:
                 counts[number, place] = len(found)
                 neighbors.append(found)
                 weights.append(weight.astype(np.float32))
+                columns.append(of_edges)
         none = np.empty(0, np.int64)
         start = np.cumsum(counts.reshape(-1)) - counts.reshape(-1)
         return NeighborLists(
@@ -397,10 +484,15 @@ class UnseenReader:
             counts.astype(np.uint16),
             np.concatenate([none, *neighbors]).astype(np.int32),
             None if group.normalization != "table" else np.concatenate([none.astype(np.float32), *weights]),
+            None if group.edges is None else np.concatenate([_no_columns(group.edges), *columns]),
         )
 
 
-def _typical_value(feature: NodeFeature) -> Any:
+def _no_columns(edges: GroupEdges) -> Float:
+    return np.empty((0, edges.columns), np.float32)
+
+
+def _typical_value(feature: NodeFeature | EdgeFeature) -> Any:
     if feature.kind == "categorical":
         return feature.categories[0] if feature.categories else None
     if feature.kind == "vector":
@@ -409,6 +501,8 @@ def _typical_value(feature: NodeFeature) -> Any:
         return []
     if feature.kind == "boolean":
         return feature.mean > math.log1p(1) / 2  # more often true than not
+    if isinstance(feature, EdgeFeature) and feature.latest is not None:
+        return feature.latest
     # Inverse of the scale by which `UnseenReader` reads numbers.
     value = math.copysign(math.expm1(min(abs(feature.mean), _LARGEST_EXPONENT)), feature.mean)
     return round(value) if feature.kind == "integer" else float(f"{value:.4g}")

@@ -133,14 +133,16 @@ class EncodeRequest(BaseModel):
     nodes: list[dict[str, Any]] = Field(
         description="each an object with `features`, the value of each feature that the model reads, as in a"
         " row of the nodes' table, null where it is missing; `neighbors`, by relation"
-        " `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`,"
-        " likewise, of these edges, 1 each when left out; or, of a model of sequences, with `history`, the"
-        " original ids of its events in their order, the last one last"
+        " `source__relation__target` the original ids of the nodes whose edges arrive at it; `weights`,"
+        " likewise, of these edges, 1 each when left out; and `edge_features`, likewise, an object of each of"
+        " these edges, or null, with the values of the features that the model reads, missing when left out;"
+        " or, of a model of sequences, with `history`, the original ids of its events in their order, the"
+        " last one last"
     )
 
 
 class UnseenFeature(Answer):
-    """A feature that an encoder reads of unseen nodes."""
+    """A feature that an encoder reads of unseen nodes, or of their edges."""
 
     name: str
     kind: Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
@@ -156,6 +158,7 @@ class UnseenRelation(Answer):
     node_type: str = Field(description="of the neighbours")
     integer_ids: bool = Field(description="whether the ids of the neighbours are integers, else strings")
     weighed: bool = Field(description="whether the model reads weights of the edges")
+    edge_features: list[UnseenFeature] = Field(description="the features of the edges that the model reads")
 
 
 class UnseenExample(Answer):
@@ -163,6 +166,9 @@ class UnseenExample(Answer):
 
     features: dict[str, Any]
     neighbors: dict[str, list[Id]]
+    edge_features: dict[str, list[dict[str, Any]]] = Field(
+        description="by relation, of each neighbour's edge; relations without are left out"
+    )
 
 
 class UnseenInputs(Answer):

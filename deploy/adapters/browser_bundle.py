@@ -122,8 +122,18 @@ class _Bundle:
         self._add_first({tensor.name: 1 for tensor in artifact.manifest.inputs})
 
     def add_lists(self, form: PaddedBlockForm) -> None:
-        """Add neighbour lists as arrays; the page reads no Parquet."""
+        """Add neighbour lists as arrays; the page reads no Parquet.
+
+        Raises:
+            UnsupportedError: the model reads features of edges.
+        """
         groups = [group for layer in form.layers for group in layer.groups]
+        if any(group.edges is not None for group in groups):
+            raise UnsupportedError(
+                "expected a model that runs in a page, this one reads features of edges",
+                where=str(self._artifact.path),
+                hint="serve it with `graphbox serve`, or export stored vectors (`form: vectors`)",
+            )
         paths = neighbor_files.array_paths(form)
         for group in {group.neighbors: group for group in groups if group.neighbors in paths}.values():
             lists = self._artifact.neighbor_lists(group)

@@ -23,7 +23,9 @@ from graphbox.artifact.manifest import (
 )
 from graphbox.artifact.onnx_inspection import OnnxSummary, inspect_onnx
 from graphbox.artifact.preprocess import (
+    EdgeFeature,
     FieldsForm,
+    GroupEdges,
     LayerSpec,
     LookupForm,
     PaddedBlockForm,
@@ -41,9 +43,11 @@ __all__ = [
     "FORMAT_VERSION",
     "Artifact",
     "ArtifactWriter",
+    "EdgeFeature",
     "FieldSpec",
     "FieldTable",
     "FieldsForm",
+    "GroupEdges",
     "Ids",
     "LayerSpec",
     "Lineage",

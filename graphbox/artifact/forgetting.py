@@ -193,6 +193,8 @@ def _write_neighbors(
     writer.add_list_array(group.neighbors, neighbors[chosen])
     if group.weights is not None and lists.weights is not None:
         writer.add_array(group.weights, lists.weights[chosen])
+    if group.edges is not None and lists.edges is not None:
+        writer.add_array(group.edges.values, lists.edges[chosen])
     if group.source_scales is not None:
         writer.add_array(
             group.source_scales, artifact.array(group.source_scales, "<f4")[numbers[group.source].kept]

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
+from graphbox.artifact.edge_features import EdgeFeature, GroupEdges
 from graphbox.artifact.fields_form import FieldsForm
 from graphbox.artifact.lookup_form import LookupForm
 from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
@@ -15,7 +23,9 @@ from graphbox.artifact.triples_form import TriplesForm
 from graphbox.errors import FormatError
 
 __all__ = [
+    "EdgeFeature",
     "FieldsForm",
+    "GroupEdges",
     "LayerSpec",
     "LookupForm",
     "NodeFeature",
@@ -65,6 +75,7 @@ class RelationGroup(Record):
         self_loops: whether a node is its own neighbour, with the weight 1 / d, and d counts 1 for it.
         window: of lists in the order of time, how many of the last neighbours are read; None: all. Those of
             the nodes of the model are no longer.
+        edges: features of the edges; None: the model reads none.
     """
 
     edge_types: tuple[tuple[str, str, str], ...] = Field(min_length=1)
@@ -77,6 +88,22 @@ class RelationGroup(Record):
     source_scales: RelativePath | None = None
     self_loops: bool = False
     window: Annotated[int, Field(ge=1)] | None = None
+    edges: GroupEdges | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the ONNX inputs that it feeds."""
+        of_edges = None if self.edges is None else self.edges.input
+        every = (self.neighbors_input, self.weights_input, of_edges)
+        return tuple(name for name in every if name is not None)
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Releases that do not know the key read all artifacts that need none.
+        document: dict[str, Any] = serialize(self)
+        if self.edges is None:
+            del document["edges"]
+        return document
 
     @property
     def source(self) -> str:
@@ -96,6 +123,10 @@ class RelationGroup(Record):
             raise ValueError("`weights` are given with the normalization `table`, and only then")
         if (self.weights_input is None) != (self.normalization == "none"):
             raise ValueError("`weights_input` is left out with the normalization `none`, and only then")
+        if self.edges is not None and len(self.edges.features) != len(self.edge_types):
+            raise ValueError("`edges` has the features of each edge type of the group")
+        if self.edges is not None and not self.edges.columns:
+            raise ValueError("`edges` has the features of one edge type at least")
         return self
 
 
@@ -211,9 +242,7 @@ class PaddedBlockForm(Record):
         for layer in self.layers:
             fed.update(layer.self_inputs.values())
             for group in layer.groups:
-                fed.add(group.neighbors_input)
-                if group.weights_input is not None:
-                    fed.add(group.weights_input)
+                fed.update(group.inputs)
         return fed
 
 

@@ -54,12 +54,14 @@ class NeighborLists:
         counts: uint16 [nodes, R], how long it is.
         neighbors: int32 [sum of counts], source node indices.
         weights: float32 [sum of counts], or None where they follow from the counts.
+        edges: float32 [sum of counts, columns], features of the edges; None: the model reads none.
     """
 
     start: npt.NDArray[np.int64]
     counts: npt.NDArray[np.uint16]
     neighbors: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32] | None
+    edges: npt.NDArray[np.float32] | None = None
 
 
 class Artifact:
@@ -190,7 +192,15 @@ class Artifact:
                 where=str(self.path / group.neighbors),
             )
         weights = None if group.weights is None else self._array(group.weights, "<f4", neighbors.shape)
-        return NeighborLists(start[:-1].reshape(counts.shape), counts, neighbors, weights)
+        edges = None
+        if group.edges is not None:
+            edges = self._array(group.edges.values, "<f4", (len(neighbors), group.edges.columns))
+            self._check_finite(edges, group.edges.values)
+        return NeighborLists(start[:-1].reshape(counts.shape), counts, neighbors, weights, edges)
+
+    def _check_finite(self, values: npt.NDArray[np.float32], path: str) -> None:
+        if not np.isfinite(values).all():
+            raise FormatError("expected finite numbers, received others", where=str(self.path / path))
 
     def _list_array(self, name: str, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return an array of neighbour lists, from a ``.npy`` file or the columns of a Parquet file."""

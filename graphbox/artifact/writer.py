@@ -288,6 +288,8 @@ class ArtifactWriter:
             arrays |= {group.counts: found.counts, group.neighbors: found.neighbors}
             if group.weights is not None and found.weights is not None:
                 arrays[group.weights] = found.weights
+            if group.edges is not None and found.edges is not None:
+                arrays[group.edges.values] = found.edges
         paths = neighbor_files.packed_paths(form, {path: len(array) for path, array in arrays.items()})
         for path, array in arrays.items():
             self.add_list_array(paths.get(path, path), array)

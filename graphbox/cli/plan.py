@@ -265,6 +265,7 @@ def _check_trained(run: RunConfig | None, options: Mapping[str, object]) -> None
 
 
 def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
+    from graphbox.models.edge_inputs import CATEGORY_DIM
     from graphbox.train.plan import GraphCounts
 
     nodes = {each.name: each for each in found.types if each.kind == "nodes"}
@@ -274,6 +275,12 @@ def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
         edges={each.type: edges["__".join(each.type)] for each in config.graph.edges},
         feature_bytes={name: each.feature_bytes for name, each in nodes.items()},
         values={name: each.values for name, each in nodes.items()},
+        edge_widths={
+            each.type: {
+                name: CATEGORY_DIM if kind == "categorical" else 1 for name, kind in each.features.items()
+            }
+            for each in config.graph.edges
+        },
     )
 
 

@@ -33,6 +33,7 @@ from graphbox.config.load import (
 from graphbox.config.memory import HbmConfig, MemoryConfig
 from graphbox.config.model_kind import ModelKind
 from graphbox.config.models import (
+    EDGE_FEATURE_LAYERS,
     ClickModelSection,
     ComplExConfig,
     DCNConfig,
@@ -89,6 +90,7 @@ from graphbox.config.tasks import (
 from graphbox.config.track import TrackConfig
 
 __all__ = [
+    "EDGE_FEATURE_LAYERS",
     "OTHER_TABLES",
     "BenchConfig",
     "Candidate",

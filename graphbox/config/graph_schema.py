@@ -21,6 +21,7 @@ class EdgeTypeSchema:
         reverse: relation of the edge type that holds every edge backwards, or None.
         features: kind of each feature, by name.
         has_timestamp: whether its edges have timestamps.
+        has_weight: whether they have weights.
         keeps_duplicates: whether it may have several edges of one pair of nodes.
         key: where the run file has it; None where the run file does not list it.
     """
@@ -29,6 +30,7 @@ class EdgeTypeSchema:
     reverse: str | None = None
     features: Mapping[str, str] = field(default_factory=dict)
     has_timestamp: bool = False
+    has_weight: bool = False
     keeps_duplicates: bool = True
     key: KeyPath | None = None
 
@@ -100,6 +102,7 @@ def _edge_type_schemas(entries: list[Any]) -> Iterator[EdgeTypeSchema]:
             reverse=reverse if isinstance(reverse, str) else None,
             features=_features(entry),
             has_timestamp=entry.get("timestamp") is not None,
+            has_weight=entry.get("weight") is not None,
             keeps_duplicates=bool(entry.get("keep_duplicates")),
             key=("graph", "edges", index),
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphbox.config.earlier_models import mistakes_of_earlier_models
+from graphbox.config.edge_features import mistakes_of_edge_features
 from graphbox.config.graph_schema import (
     EdgeTypeSchema,
     GraphSchema,
@@ -433,6 +434,8 @@ class _Checker:
                 yield from self._check_name(
                     (*key, "features", node_type, index), feature, known, "feature", suffix
                 )
+        for mistake in mistakes_of_edge_features(str(key[-1]), model, self._edges) if self._schema else ():
+            yield self._problem(*mistake)
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
 

@@ -62,6 +62,16 @@ def _check_list_separator(separator: str) -> str:
 ListSeparator = Annotated[str, AfterValidator(_check_list_separator)]
 EdgeTypeList = tuple[TypeName, TypeName, TypeName]
 
+
+def _check_edge_type_text(text: str) -> str:
+    if len(parts := text.split("__")) == 3 and all(_TYPE_NAME.fullmatch(part) for part in parts):
+        return text
+    raise PydanticCustomError("edge_type", "expected an edge type as `source__relation__target`")
+
+
+EdgeTypeText = Annotated[str, AfterValidator(_check_edge_type_text)]
+"""An edge type where a key names it."""
+
 PositiveInt = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(gt=0.0, lt=1.0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]

@@ -38,11 +38,12 @@ def bounded_edges(
         counts = np.bincount(target) - np.bincount(target[is_loop], minlength=int(target.max(initial=-1)) + 1)
         is_kept = _drawn(target, ~is_loop, counts, most, np.random.default_rng([seed, number]))
         kept = np.flatnonzero(is_kept | is_loop)
-        weight = None if each.weight is None else each.weight[torch.from_numpy(kept)]
+        chosen = torch.from_numpy(kept)
+        weight, features = (None if of is None else of[chosen] for of in (each.weight, each.features))
         if weight is not None and normalized:
             scale = np.maximum(counts / most, 1.0).astype(np.float32)[target[kept]]
             weight = weight * torch.from_numpy(np.where(is_loop[kept], np.float32(1), scale))
-        found[edge_type] = Edges(each.index[:, torch.from_numpy(kept)], weight)
+        found[edge_type] = Edges(each.index[:, chosen], weight, features)
     return found
 
 

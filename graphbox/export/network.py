@@ -14,6 +14,8 @@ import torch
 from graphbox.artifact import (
     Artifact,
     ArtifactWriter,
+    EdgeFeature,
+    GroupEdges,
     LayerSpec,
     PaddedBlockForm,
     RelationGroup,
@@ -29,6 +31,7 @@ from graphbox.export.padded_block import (
     RelationBlock,
     counts_file,
     degrees,
+    edges_file,
     group_edges,
     neighbors_file,
     weights_file,
@@ -39,11 +42,17 @@ from graphbox.export.unseen import write_unseen_inputs
 from graphbox.export.version import ExportResult, Float, Metrics, NewVersion, add_rows, free_name
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import TIMESTAMP
 from graphbox.models.features import LearntFeature
 from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import GraphNetwork
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.models.padded_network import PaddedLayerPlan, PaddedNetwork, padded_layer_plans
+from graphbox.models.padded_network import (
+    PaddedLayerPlan,
+    PaddedNetwork,
+    group_columns,
+    padded_layer_plans,
+)
 
 _BOUNDS = ParityBounds()
 _TARGET = "target"
@@ -60,6 +69,8 @@ class NetworkSource:
         source_scales: by relation float32 [sources], what the weights of edges have of the degree of their
             sources; none where degrees do not normalize.
         features: what is known of the features of the queries' type, by name, in the order they are read in.
+        edge_features: likewise of edges, by relation.
+        latest: by relation whose age edges are read by, the moment from which it is counted.
         node_type: of the queries.
         embeddings: float32 [nodes, dim], what training made of the nodes of that type.
         probabilities: float32 [nodes, classes], likewise, of a network that classifies; or None.
@@ -75,6 +86,8 @@ class NetworkSource:
     inputs: Mapping[str, Float]
     source_scales: Mapping[EdgeType, Float]
     features: Mapping[str, LearntFeature]
+    edge_features: Mapping[EdgeType, Mapping[str, LearntFeature]]
+    latest: Mapping[EdgeType, int]
     node_type: str
     embeddings: Float
     probabilities: Float | None
@@ -213,7 +226,8 @@ def _to_onnx(
         TensorInput(name, torch.zeros(size(name), source.network.shape.dim), {0: name})
         for name in map(_rows_input, range(len(row_types)))
     ]
-    own, neighbors, weights = [], [], []
+    own, neighbors, weights, features = [], [], [], []
+    edge_sizes = source.network.shape.edge_sizes
     for number, plan in enumerate(plans):
         is_last = number == len(plans) - 1
         types = list(dict.fromkeys([*plan.own, *(group[0][2] for group in plan.groups)]))
@@ -227,8 +241,12 @@ def _to_onnx(
             zeros = torch.zeros(shape, dtype=torch.int64)
             neighbors.append(TensorInput(_neighbors_input(number, place), zeros, dynamic))
             weights.append(TensorInput(_weights_input(number, place), torch.zeros(shape), dynamic))
+            if columns := group_columns(edge_sizes, group):
+                zeros = torch.zeros(*shape, columns)
+                features.append(TensorInput(_edges_input(number, place), zeros, dynamic))
     outputs = ("embedding",) if source.probabilities is None else ("embedding", "probability")
-    return export_onnx(module.eval(), [rows, own, neighbors, weights if weighted else []], outputs=outputs)
+    inputs = [rows, own, neighbors, weights if weighted else [], features]
+    return export_onnx(module.eval(), inputs, outputs=outputs)
 
 
 def _preprocess(
@@ -253,6 +271,7 @@ def _preprocess(
                 weights_input=_weights_input(number, place) if weighted else None,
                 source_scales=_scales_file(numbers[group]) if source.source_scales else None,
                 self_loops=bool(source.source_scales) and group[0][0] == group[0][2],
+                edges=_group_edges(source, group, numbers[group], _edges_input(number, place)),
             )
             for place, group in enumerate(plan.groups)
         )
@@ -270,6 +289,32 @@ def _preprocess(
         has_several_classes=source.has_several,
         unseen=unseen,
     )
+
+
+def _group_edges(
+    source: NetworkSource, group: tuple[EdgeType, ...], block: int, name: str
+) -> GroupEdges | None:
+    """Return how the features of a group's edges are read; None: they have none."""
+    if not group_columns(source.network.shape.edge_sizes, group):
+        return None
+    features = tuple(
+        tuple(
+            EdgeFeature.model_validate(
+                {
+                    "name": feature,
+                    "kind": learnt.kind,
+                    "dim": learnt.dim or None,
+                    "categories": learnt.categories,
+                    "mean": learnt.mean,
+                    "deviation": learnt.deviation,
+                    "latest": source.latest[relation] if feature == TIMESTAMP else None,
+                }
+            )
+            for feature, learnt in source.edge_features.get(relation, {}).items()
+        )
+        for relation in group
+    )
+    return GroupEdges(features=features, values=edges_file(block), input=name)
 
 
 def _row_types(plans: Sequence[PaddedLayerPlan]) -> list[str]:
@@ -296,6 +341,10 @@ def _own_input(layer: int, place: int) -> str:
 
 def _neighbors_input(layer: int, place: int) -> str:
     return f"neighbors_{layer}_{place}"
+
+
+def _edges_input(layer: int, place: int) -> str:
+    return f"edges_{layer}_{place}"
 
 
 def _weights_input(layer: int, place: int) -> str:

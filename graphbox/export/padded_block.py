@@ -35,12 +35,14 @@ class RelationBlock:
         counts: uint16 [nodes of the target, R].
         neighbors: int32 [sum of counts], node indices of the source, node by node, then by relation.
         weights: float32 [sum of counts], of the edges; None: they have none, or they follow from the counts.
+        features: float32 [sum of counts, columns], of the edges; None: they have none.
     """
 
     edge_types: tuple[EdgeType, ...]
     counts: npt.NDArray[np.uint16]
     neighbors: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32] | None = None
+    features: npt.NDArray[np.float32] | None = None
 
     @property
     def source(self) -> str:
@@ -115,6 +117,10 @@ def group_edges(
     neighbors = np.empty(num_edges, np.int32)
     is_weighted = any(edges[each].weight is not None for each in group)
     weights = np.empty(num_edges, np.float32) if is_weighted else None
+    columns = max(
+        (each.features.shape[1] for name in group if (each := edges[name]).features is not None), default=0
+    )
+    features = np.zeros((num_edges, columns), np.float32) if columns else None
     for part in parts:
         order = np.argsort(part.lists, kind="stable")
         lists = part.lists[order]
@@ -125,7 +131,10 @@ def group_edges(
         neighbors[place] = part.sources[order]
         if weights is not None and part.weights is not None:
             weights[place] = part.weights[order]
-    return RelationBlock(tuple(group), counts.reshape(-1, relations).astype(np.uint16), neighbors, weights)
+        if features is not None and part.features is not None:
+            features[place, : part.features.shape[1]] = part.features[order]
+    shaped = counts.reshape(-1, relations).astype(np.uint16)
+    return RelationBlock(tuple(group), shaped, neighbors, weights, features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +145,13 @@ class _Part:
         lists: int64 [e], the list that each belongs to: row of the target times relations, plus the relation.
         sources: int64 [e], rows of the sources.
         weights: float32 [e], or None.
+        features: float32 [e, columns], or None.
     """
 
     lists: npt.NDArray[np.int64]
     sources: npt.NDArray[np.int64]
     weights: npt.NDArray[np.float32] | None
+    features: npt.NDArray[np.float32] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +167,7 @@ class _Parts:
     def __iter__(self) -> Iterator[_Part]:
         for number, each in enumerate(self.group):
             index, weight = self.edges[each].index.numpy(), self.edges[each].weight
+            features = self.edges[each].features
             for start in range(0, index.shape[1], self.edges_at_once):
                 stop = start + self.edges_at_once
                 ends = index[:, start:stop]
@@ -167,6 +179,7 @@ class _Parts:
                     targets[is_live] * len(self.group) + number,
                     sources[is_live],
                     None if weight is None else weight[start:stop].numpy()[is_live],
+                    None if features is None else features[start:stop].numpy()[is_live],
                 )
 
 
@@ -193,12 +206,19 @@ def weights_file(block: int) -> str:
     return f"neighbors/{block}.weights.npy"
 
 
+def edges_file(block: int) -> str:
+    """Return the path of the features of a block's edges in an artifact."""
+    return f"neighbors/{block}.edges.npy"
+
+
 def write_block(writer: ArtifactWriter, number: int, block: RelationBlock) -> None:
     """Write the arrays of a block."""
     writer.add_array(counts_file(number), block.counts)
     writer.add_array(neighbors_file(number), block.neighbors)
     if block.weights is not None:
         writer.add_array(weights_file(number), block.weights)
+    if block.features is not None:
+        writer.add_array(edges_file(number), block.features)
 
 
 class PaddedBlockEncoder(nn.Module):

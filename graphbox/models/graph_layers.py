@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.edge_inputs import EdgeInputs
 from graphbox.models.edge_sums import EdgeSums
 from graphbox.models.padded_layers import (
     PaddedNeighbors,
@@ -47,10 +48,13 @@ class Edges:
     Attributes:
         index: int64 [2, e], positions of sources and targets among the nodes of their types.
         weight: float32 [e]: the edges' own weights, or those that degrees normalize; None: all are 1.
+        features: float32 [e, columns], see :class:`graphbox.models.edge_inputs.EdgeSizes`; None: the layer
+            reads none.
     """
 
     index: Tensor
     weight: Tensor | None = None
+    features: Tensor | None = None
 
     def sums(self, sources: Tensor, targets: int, weight: Tensor | None) -> Tensor:
         """Return the weighted sums of what arrives at each target: float32 [targets, dim].
@@ -138,6 +142,7 @@ class PerRelation(GraphLayer):
         convolutions: by relation.
         takes_weights: give convolutions of PyTorch Geometric the edges' weights, as features of the edges.
         own: of layers that leave a node's own vector out: a map of it for each node type.
+        edge_inputs: maps the features of the edges of those relations whose convolutions read them.
     """
 
     def __init__(
@@ -146,6 +151,7 @@ class PerRelation(GraphLayer):
         own: Mapping[str, nn.Module] | None = None,
         *,
         takes_weights: bool = False,
+        edge_inputs: Mapping[EdgeType, EdgeInputs] | None = None,
     ) -> None:
         super().__init__()
         self._relations = {edge_type_text(relation): relation for relation in convolutions}
@@ -153,6 +159,9 @@ class PerRelation(GraphLayer):
             {edge_type_text(relation): convolution for relation, convolution in convolutions.items()}
         )
         self.own = nn.ModuleDict(own or {})
+        self.edge_inputs = nn.ModuleDict(
+            {edge_type_text(relation): each for relation, each in (edge_inputs or {}).items()}
+        )
         self._takes_weights = takes_weights
 
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:  # noqa: ARG002
@@ -165,9 +174,8 @@ class PerRelation(GraphLayer):
                 arrived = convolution(vectors[source], of_relation, len(vectors[target]))
             else:
                 both = vectors[source] if source == target else (vectors[source], vectors[target])
-                options: dict[str, Any] = {}
-                if self._takes_weights and of_relation.weight is not None:
-                    options["edge_attr"] = of_relation.weight[:, None]
+                attributes = self._attributes(name, of_relation)
+                options: dict[str, Any] = {} if attributes is None else {"edge_attr": attributes}
                 arrived = convolution(both, of_relation.index, **options)
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {name: sums.get(name, given) for name, given in vectors.items()}
@@ -190,9 +198,19 @@ class PerRelation(GraphLayer):
             if isinstance(convolution, PropagatedLinear):
                 arrived = convolution.padded(ends, table)
             else:
+                table = PaddedNeighbors(table.index, features=self._attributes(name, table))
                 arrived = padded_convolution(convolution)(convolution, ends, table)
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {name: sums[name] if name in sums else inputs.own_vectors(name) for name in inputs.targets}
+
+    def _attributes(self, name: str, edges: Edges | PaddedNeighbors) -> Tensor | None:
+        """Return what the convolution of a relation reads of its edges, [..., width]; None: nothing."""
+        if name in self.edge_inputs:
+            mapped: Tensor = self.edge_inputs[name](edges.features)
+            return mapped
+        if self._takes_weights and edges.weight is not None:
+            return edges.weight.unsqueeze(-1)
+        return None
 
     def reads_own(self, node_type: str) -> bool:
         """See :class:`GraphLayer`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, input_modules
 from graphbox.models.graph_layers import Edges, GraphLayer, PaddedLayerInputs
 from graphbox.models.layer_kinds import LayerKind, LayerShape, make_layer
@@ -31,6 +32,7 @@ class NetworkShape:
         row_dropout: share of the rows that is left out in training.
         normalize: whether values between layers are normalized.
         residual: whether the input of a layer is added to its output.
+        edge_sizes: columns of the features of edges, by relation; those without have none.
     """
 
     layer: str
@@ -44,6 +46,7 @@ class NetworkShape:
     row_dropout: float = 0.0
     normalize: bool = False
     residual: bool = False
+    edge_sizes: Mapping[EdgeType, EdgeSizes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,9 @@ class GraphNetwork(nn.Module):
             options = [{"theta": 0.5, **each, "layer": number} for number, each in enumerate(options, 1)]
         self.layers = nn.ModuleList(
             make_layer(
-                shape.layer, shape.kind, LayerShape(shape.dim, relations, list(sizes), each, shape.weighted)
+                shape.layer,
+                shape.kind,
+                LayerShape(shape.dim, relations, list(sizes), each, shape.weighted, shape.edge_sizes),
             )
             for each in options
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import EdgeInputs, EdgeSizes
 from graphbox.models.graph_layers import (
     Edges,
     GraphLayer,
@@ -36,6 +37,7 @@ class LayerShape:
         node_types: all there are.
         options: arguments of the convolution's class beyond its sizes.
         weighted: whether edges come with weights of their own.
+        edge_sizes: columns of the features of edges, by relation; those without have none.
     """
 
     dim: int
@@ -43,6 +45,7 @@ class LayerShape:
     node_types: Sequence[str]
     options: Mapping[str, Any]
     weighted: bool = False
+    edge_sizes: Mapping[EdgeType, EdgeSizes] = field(default_factory=dict)
 
     @property
     def is_heterogeneous(self) -> bool:
@@ -58,6 +61,7 @@ class LayerKind:
         make: makes it.
         normalized: it wants weights that degrees normalize, with an edge from each node to itself.
         takes_weights: the edges' own weights reach it.
+        reads_edges: features of edges reach it.
         propagates: it has no activation of its own after it.
         starts_active: what goes into the first layer is passed through the activation.
     """
@@ -65,6 +69,7 @@ class LayerKind:
     make: Callable[[LayerShape], GraphLayer]
     normalized: bool = False
     takes_weights: bool = False
+    reads_edges: bool = False
     propagates: bool = False
     starts_active: bool = False
 
@@ -121,7 +126,10 @@ def _try(layer: GraphLayer, kind: LayerKind, shape: LayerShape) -> None:
     """Run a copy of a layer (layers may remember their first graph) where a mistake costs nothing yet."""
     vectors = {name: torch.zeros(2, shape.dim) for name in shape.node_types}
     weight = torch.ones(1) if kind.normalized or shape.weighted else None
-    edges = {relation: Edges(torch.tensor([[0], [1]]), weight) for relation in shape.relations}
+    edges = {
+        relation: Edges(torch.tensor([[0], [1]]), weight, _no_features(shape.edge_sizes.get(relation)))
+        for relation in shape.relations
+    }
     with torch.no_grad():
         found = copy.deepcopy(layer).eval()(vectors, edges, vectors)
     for name, given in vectors.items():
@@ -129,6 +137,11 @@ def _try(layer: GraphLayer, kind: LayerKind, shape: LayerShape) -> None:
             raise ValueError(
                 f"expected vectors of {shape.dim} values, received {list(found[name].shape)[1:]}"
             )
+
+
+def _no_features(sizes: EdgeSizes | None) -> torch.Tensor | None:
+    """Return the columns of one edge whose features are all missing; None: there are no columns."""
+    return None if sizes is None else torch.zeros(1, sizes.columns)
 
 
 def _own(convolution: Callable[..., nn.Module], shape: LayerShape) -> GraphLayer:
@@ -143,10 +156,20 @@ def _convolutions(
     import torch_geometric.nn
 
     convolution, dim = getattr(torch_geometric.nn, class_name), shape.dim
+    edge_dims = {relation: {"edge_dim": sizes.width} for relation, sizes in shape.edge_sizes.items()}
     return {
-        relation: convolution(dim if relation[0] == relation[2] else (dim, dim), out, **arguments)
+        relation: convolution(
+            dim if relation[0] == relation[2] else (dim, dim),
+            out,
+            **{**edge_dims.get(relation, {}), **arguments},
+        )
         for relation in shape.relations
     }
+
+
+def _edge_inputs(shape: LayerShape) -> dict[EdgeType, EdgeInputs]:
+    """Return what maps the features of edges, by relation."""
+    return {relation: EdgeInputs(sizes) for relation, sizes in shape.edge_sizes.items()}
 
 
 def _attention(class_name: str, shape: LayerShape) -> GraphLayer:
@@ -163,7 +186,8 @@ def _attention(class_name: str, shape: LayerShape) -> GraphLayer:
         targets = dict.fromkeys(relation[2] for relation in shape.relations)
         own = {name: nn.Linear(shape.dim, shape.dim) for name in targets} if shape.is_heterogeneous else None
     out = shape.dim // heads if joined else shape.dim
-    return PerRelation(_convolutions(class_name, shape, out, arguments), own, takes_weights=True)
+    made = _convolutions(class_name, shape, out, arguments)
+    return PerRelation(made, own, takes_weights=True, edge_inputs=_edge_inputs(shape))
 
 
 def _gcn(shape: LayerShape) -> GraphLayer:
@@ -181,12 +205,21 @@ def _sage(shape: LayerShape) -> GraphLayer:
 
 
 def _gin(shape: LayerShape) -> GraphLayer:
-    from torch_geometric.nn import GINConv
+    """Return a layer of sums; GINE in relations with features of edges, GIN in others."""
+    from torch_geometric.nn import GINConv, GINEConv
 
-    def network() -> nn.Module:
-        return nn.Sequential(nn.Linear(shape.dim, shape.dim), nn.ReLU(), nn.Linear(shape.dim, shape.dim))
+    def convolution(relation: EdgeType) -> nn.Module:
+        network = nn.Sequential(nn.Linear(shape.dim, shape.dim), nn.ReLU(), nn.Linear(shape.dim, shape.dim))
+        sizes = shape.edge_sizes.get(relation)
+        made: nn.Module = (
+            GINConv(network, **shape.options)
+            if sizes is None
+            else GINEConv(network, edge_dim=sizes.width, **shape.options)
+        )
+        return made
 
-    return PerRelation({relation: GINConv(network(), **shape.options) for relation in shape.relations})
+    made = {relation: convolution(relation) for relation in shape.relations}
+    return PerRelation(made, edge_inputs=_edge_inputs(shape))
 
 
 def _gcn2(shape: LayerShape) -> GraphLayer:
@@ -219,9 +252,10 @@ OWN_LINEAR = LayerKind(lambda shape: OwnLinear(shape.node_types, shape.dim), sta
 LAYER_KINDS: Mapping[str, LayerKind] = {
     "sage": LayerKind(_sage),
     "gcn": LayerKind(_gcn, normalized=True, takes_weights=True),
-    "gat": LayerKind(partial(_attention, "GATConv"), takes_weights=True),
-    "gatv2": LayerKind(partial(_attention, "GATv2Conv"), takes_weights=True),
+    "gat": LayerKind(partial(_attention, "GATConv"), takes_weights=True, reads_edges=True),
+    "gatv2": LayerKind(partial(_attention, "GATv2Conv"), takes_weights=True, reads_edges=True),
     "gin": LayerKind(_gin),
+    "gine": LayerKind(_gin, reads_edges=True),
     "gcn2": LayerKind(_gcn2, normalized=True, takes_weights=True, starts_active=True),
     "appnp": LayerKind(
         lambda shape: PersonalizedPropagation(shape.relations, **shape.options),
@@ -230,7 +264,7 @@ LAYER_KINDS: Mapping[str, LayerKind] = {
         propagates=True,
         starts_active=True,
     ),
-    "transformer": LayerKind(partial(_attention, "TransformerConv"), takes_weights=True),
+    "transformer": LayerKind(partial(_attention, "TransformerConv"), takes_weights=True, reads_edges=True),
     "rgcn": LayerKind(_rgcn),
     "hgt": LayerKind(_hgt),
     "lightgcn": LayerKind(

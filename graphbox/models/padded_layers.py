@@ -29,10 +29,12 @@ class PaddedNeighbors:
     Attributes:
         index: int64 [n, F], positions among the source nodes; 0 = absent.
         weight: float32 [n, F], the edges' weights; None: the layer reads none.
+        features: float32 [n, F, width], what a convolution reads of the edges; None: nothing.
     """
 
     index: Tensor
     weight: Tensor | None = None
+    features: Tensor | None = None
 
     @property
     def mask(self) -> Tensor:
@@ -75,19 +77,36 @@ def aggregated(vectors: Tensor, neighbors: PaddedNeighbors, aggregation: str) ->
     Raises:
         UsageError: the aggregation is another.
     """
+    return reduced(gathered(vectors, neighbors), neighbors.mask, aggregation)
+
+
+def reduced(messages: Tensor, mask: Tensor, aggregation: str) -> Tensor:
+    """Return the sum, mean, maximum or minimum of the messages of each list, 0 without any.
+
+    Args:
+        messages: float32 [n, F, dim]; those of absent neighbours are any.
+        mask: bool [n, F], which slots have a neighbour.
+        aggregation: name of the function.
+
+    Returns:
+        float32 [n, dim].
+
+    Raises:
+        UsageError: the aggregation is another.
+    """
     if aggregation in ("add", "sum", "mean"):
-        total = weighted_sum(vectors, PaddedNeighbors(neighbors.index))
+        total = torch.matmul(mask.to(messages.dtype).unsqueeze(1), messages).squeeze(1)
         if aggregation != "mean":
             return total
-        return total / neighbors.mask.sum(dim=1, keepdim=True).clamp(min=1).to(total.dtype)
+        return total / mask.sum(dim=1, keepdim=True).clamp(min=1).to(total.dtype)
     if aggregation not in ("max", "min"):
         raise UsageError(
             f"expected one of the aggregations mean, sum, max and min, received {aggregation!r}",
             hint="other aggregations have no padded-block form; export stored vectors (`form: vectors`)",
         )
     sign = 1.0 if aggregation == "max" else -1.0
-    found = torch.where(neighbors.mask.unsqueeze(2), sign * gathered(vectors, neighbors), _LOWEST)
-    return torch.where(neighbors.mask.any(dim=1, keepdim=True), sign * found.amax(dim=1), 0.0)
+    found = torch.where(mask.unsqueeze(2), sign * messages, _LOWEST)
+    return torch.where(mask.any(dim=1, keepdim=True), sign * found.amax(dim=1), 0.0)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -146,6 +165,16 @@ def gin_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeighbors) -
     return out
 
 
+def gine_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeighbors) -> Tensor:
+    """Compute a ``GINEConv`` (Hu et al., ICLR 2020)."""
+    of_edges = _edges_mapped(convolution.lin, neighbors)
+    messages = gathered(ends.source, neighbors)
+    messages = (messages if of_edges is None else messages + of_edges).relu()
+    total = reduced(messages, neighbors.mask, convolution.aggr)
+    out: Tensor = convolution.nn(total + (1 + convolution.eps) * ends.target)
+    return out
+
+
 def gat_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeighbors) -> Tensor:
     """Compute a ``GATConv`` (Veličković et al., ICLR 2018)."""
     ends_of_map = (convolution.lin, convolution.lin)
@@ -159,9 +188,10 @@ def gat_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeighbors) -
     of_source = source @ _by_head_matrix(convolution.att_src)
     of_target = target @ _by_head_matrix(convolution.att_dst)
     scores = gathered(of_source, neighbors) + of_target.unsqueeze(1)
-    if convolution.lin_edge is not None and neighbors.weight is not None:
-        by_weight = convolution.lin_edge.weight.view(1, 1, -1) @ _by_head_matrix(convolution.att_edge)
-        scores = scores + neighbors.weight.unsqueeze(2) * by_weight
+    if convolution.lin_edge is not None and neighbors.features is not None:
+        # One small matrix: what the edge's map and the attention make of a feature together.
+        by_feature = convolution.lin_edge.weight.T @ _by_head_matrix(convolution.att_edge)
+        scores = scores + _times(neighbors.features, by_feature)
     scores = functional.leaky_relu(scores, convolution.negative_slope)
     return _joined(convolution, ends, masked_softmax(scores, neighbors.mask), gathered(source, neighbors))
 
@@ -174,8 +204,8 @@ def gatv2_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeighbors)
     target = source.index_select(0, ends.own) if is_shared else convolution.lin_r(ends.target)
     values = gathered(source, neighbors)
     both = values + target.unsqueeze(1)
-    if convolution.lin_edge is not None and neighbors.weight is not None:
-        both = both + neighbors.weight.unsqueeze(2) * convolution.lin_edge.weight.view(1, 1, -1)
+    of_edges = _edges_mapped(convolution.lin_edge, neighbors)
+    both = both if of_edges is None else both + of_edges
     both = functional.leaky_relu(both, convolution.negative_slope)
     scores = both @ _by_head_matrix(convolution.att)
     return _joined(convolution, ends, masked_softmax(scores, neighbors.mask), values)
@@ -188,9 +218,9 @@ def transformer_conv(convolution: Any, ends: RelationEnds, neighbors: PaddedNeig
     key, value = (
         gathered(each(ends.source), neighbors) for each in (convolution.lin_key, convolution.lin_value)
     )
-    if convolution.lin_edge is not None and neighbors.weight is not None:
-        of_edge = neighbors.weight.unsqueeze(2) * convolution.lin_edge.weight.view(1, 1, -1)
-        key, value = key + of_edge, value + of_edge
+    of_edges = _edges_mapped(convolution.lin_edge, neighbors)
+    if of_edges is not None:
+        key, value = key + of_edges, value + of_edges
     scores = scores_of(query, _by_head(convolution, key)) / math.sqrt(convolution.out_channels)
     found = attended(masked_softmax(scores, neighbors.mask), _by_head(convolution, value))
     out = found.flatten(1) if convolution.concat else found.mean(dim=1)
@@ -209,6 +239,7 @@ PaddedConvolution = Callable[[Any, RelationEnds, PaddedNeighbors], Tensor]
 PADDED_CONVOLUTIONS: Mapping[str, PaddedConvolution] = {
     "SAGEConv": sage_conv,
     "GINConv": gin_conv,
+    "GINEConv": gine_conv,
     "GATConv": gat_conv,
     "GATv2Conv": gatv2_conv,
     "TransformerConv": transformer_conv,
@@ -255,6 +286,21 @@ def _by_head_matrix(weight: Tensor) -> Tensor:
     return (weight.transpose(0, 1).transpose(1, 2) * heads.unsqueeze(1)).flatten(0, 1)
 
 
+def _edges_mapped(linear: nn.Module | None, neighbors: PaddedNeighbors) -> Tensor | None:
+    """Return what a convolution's map makes of the edges, float32 [n, F, out]; None: it reads none."""
+    if not isinstance(linear, nn.Module) or neighbors.features is None:
+        return None
+    weight, bias = linear.get_parameter("weight"), getattr(linear, "bias", None)
+    mapped = _times(neighbors.features, weight.T)
+    return mapped if bias is None else mapped + bias
+
+
+def _times(features: Tensor, matrix: Tensor) -> Tensor:
+    """Return features of edges times a matrix: float32 [n, F, out]."""
+    # A product with one row is one multiplication for each number, without a matrix product.
+    return features * matrix if len(matrix) == 1 else torch.matmul(features, matrix)
+
+
 def _joined(convolution: Any, ends: RelationEnds, attention: Tensor, values: Tensor) -> Tensor:
     """Return what attention heads found, side by side or as their mean, with residual and bias."""
     found = attended(attention, _by_head(convolution, values))
@@ -293,18 +339,17 @@ def _with_self_loops(
     own = ends.own.unsqueeze(1)
     others = torch.where(neighbors.index == own, 0, neighbors.index)
     index = torch.cat([others, own], dim=1)
-    if neighbors.weight is None or convolution.lin_edge is None:
+    features = neighbors.features
+    if features is None or convolution.lin_edge is None:
         return PaddedNeighbors(index), ends
-    present = (others > 0).to(neighbors.weight.dtype)
     if convolution.fill_value == "mean":
-        total = (neighbors.weight * present).sum(dim=1, keepdim=True)
-        loop = total / present.sum(dim=1, keepdim=True).clamp(min=1)
+        loop = reduced(features, others > 0, "mean").unsqueeze(1)
     elif isinstance(convolution.fill_value, int | float):
-        loop = torch.zeros_like(own, dtype=neighbors.weight.dtype) + float(convolution.fill_value)
+        loop = torch.full_like(features[:, :1], float(convolution.fill_value))
     else:
         raise UsageError(
             f"expected the `fill_value` mean or a number, received {convolution.fill_value!r}",
             where="layer_options",
             hint="export stored vectors (`form: vectors`)",
         )
-    return PaddedNeighbors(index, torch.cat([neighbors.weight, loop], dim=1)), ends
+    return PaddedNeighbors(index, features=torch.cat([features, loop], dim=1)), ends

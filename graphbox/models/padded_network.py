@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_layers import PaddedLayerInputs
 from graphbox.models.graph_network import GraphNetwork
 from graphbox.models.link_scorer import LinkScorer
@@ -54,6 +55,11 @@ def padded_layer_plans(
     return tuple(plans)
 
 
+def group_columns(sizes: Mapping[EdgeType, EdgeSizes], group: RelationGroup) -> int:
+    """Return how many columns the features of a group's edges have; relations with fewer read the first."""
+    return max((sizes[each].columns for each in group if each in sizes), default=0)
+
+
 class PaddedNetwork(nn.Module):
     """The same function as a ``GraphNetwork`` and its head, of padded neighbour tables.
 
@@ -88,7 +94,12 @@ class PaddedNetwork(nn.Module):
         self._weighted = weighted
 
     def forward(
-        self, rows: list[Tensor], own: list[Tensor], neighbors: list[Tensor], weights: list[Tensor]
+        self,
+        rows: list[Tensor],
+        own: list[Tensor],
+        neighbors: list[Tensor],
+        weights: list[Tensor],
+        features: list[Tensor],
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return the outputs for the queries.
 
@@ -97,8 +108,11 @@ class PaddedNetwork(nn.Module):
             own: of each layer and type in its ``own`` int64 [n], positions in the rows or targets below.
             neighbors: of each layer and group int64 [n, R, F], likewise; 0 = absent.
             weights: of each layer and group float32 [n, R, F]; none where edges have no weights.
+            features: of each layer and group whose edges have features float32 [n, R, F, columns], see
+                :func:`group_columns`.
         """
-        positions, tables, factors = iter(own), iter(neighbors), iter(weights)
+        positions, tables, factors, columns = iter(own), iter(neighbors), iter(weights), iter(features)
+        sizes = self.network.shape.edge_sizes
         vectors = dict(zip(self._row_types, rows, strict=True))
         first = dict(vectors)
         for number, plan in enumerate(self._plans):
@@ -107,9 +121,13 @@ class PaddedNetwork(nn.Module):
             around: dict[EdgeType, PaddedNeighbors] = {}
             for group in plan.groups:
                 table, factor = next(tables), next(factors) if self._weighted else None
+                of_edges = next(columns) if group_columns(sizes, group) else None
                 for place, relation in enumerate(group):
                     weight = None if factor is None else factor.select(1, place)
-                    around[relation] = PaddedNeighbors(table.select(1, place), weight)
+                    read = None
+                    if of_edges is not None and relation in sizes:
+                        read = of_edges.select(1, place)
+                    around[relation] = PaddedNeighbors(table.select(1, place), weight, read)
             inputs = PaddedLayerInputs(vectors, around, places, first)
             vectors = self.network.padded_layer(number, inputs)
         found = vectors[self._node_type]

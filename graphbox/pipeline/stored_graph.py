@@ -54,6 +54,7 @@ def schema_of_graph(graph: Graph, origin: str) -> GraphSchema:
                 reverse=None if reverse is None else reverse[1],
                 features={name: table.template(name).kind for name in table.features},
                 has_timestamp="timestamp" in table.columns,
+                has_weight="weight" in table.columns,
             )
         )
     return GraphSchema(nodes, tuple(edges), origin)
@@ -74,6 +75,7 @@ def schema_of_source(source: GraphSource, origin: str) -> GraphSchema:
                 reverse=edge.reverse,
                 features=dict(edge.features),
                 has_timestamp=edge.timestamp is not None,
+                has_weight=edge.weight is not None,
                 keeps_duplicates=edge.keep_duplicates,
             )
             for edge in source.edges

@@ -20,6 +20,10 @@ from graphbox.graph.snapshot import as_live
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
+_EDGE_COLUMNS: Mapping[str, FeatureSpec] = {
+    "weight": FeatureSpec("number"),
+    "timestamp": FeatureSpec("integer"),
+}
 _NO_EDGES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
@@ -77,6 +81,12 @@ class GraphView:
     def is_reverse(self, edge_type: EdgeType) -> bool:
         """Return whether the edge type is another one backwards."""
         return self._stored.is_reverse(edge_type)
+
+    def own_type(self, edge_type: EdgeType) -> EdgeType:
+        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
+        if not self._stored.is_reverse(self._seen(edge_type)):
+            return edge_type
+        return self._stored.reverse_type(edge_type) or edge_type
 
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
@@ -194,7 +204,7 @@ class GraphView:
 
     def has_weights(self, edge_type: EdgeType) -> bool:
         """Return whether the edges of a type have weights; nothing is read."""
-        return "weight" in as_live(self._stored.own_edges(self._own(edge_type))).columns
+        return "weight" in as_live(self._stored.own_edges(self.own_type(edge_type))).columns
 
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""
@@ -222,7 +232,7 @@ class GraphView:
             edge_type: the edge type; those of a reverse one lead from its sources to its targets.
             block_edges: the most edges to give at a time.
         """
-        own = self._own(edge_type)
+        own = self.own_type(edge_type)
         table, removed = as_live(self._stored.own_edges(own)), self._removed.get(own, _NO_EDGES)
         for block in edge_blocks(table, block_edges, removed):
             yield block if own == edge_type else block.reversed()
@@ -254,6 +264,31 @@ class GraphView:
         self._check_seen(node_type, name)
         return self._stored.feature_rows(node_type, name, start, stop)
 
+    def edge_features(self, edge_type: EdgeType) -> dict[str, FeatureSpec]:
+        """Return the features of the edges of a type; their weight and timestamp are among them."""
+        own = self.own_type(edge_type)
+        columns = as_live(self._stored.own_edges(own)).columns
+        features = self._stored.edge_features(own)
+        features.update((name, _EDGE_COLUMNS[name]) for name in columns)
+        return features
+
+    def edge_feature(self, edge_type: EdgeType, name: str) -> NDArray[np.generic]:
+        """Return a feature of all edges that the view shows, in the order of :meth:`csc`.
+
+        Args:
+            edge_type: the edge type.
+            name: a key of :meth:`edge_features`.
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        csc = self.csc(edge_type)
+        own = {"weight": csc.weight, "timestamp": csc.timestamp}.get(name)
+        if own is not None:
+            return own
+        values = np.asarray(self._graph.edge_feature(self._seen(edge_type), name))
+        return values if csc.edge_ids is None else values[csc.edge_ids]
+
     def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
         return self._stored.slot_lists(node_type, name)
@@ -278,12 +313,6 @@ class GraphView:
                 hint="models and metapaths follow the other edge types",
             )
         return edge_type
-
-    def _own(self, edge_type: EdgeType) -> EdgeType:
-        """Return the type whose edges a type has: itself, or the one that it holds backwards."""
-        if not self._stored.is_reverse(self._seen(edge_type)):
-            return edge_type
-        return self._stored.reverse_type(edge_type) or edge_type
 
     def _with(self, stored: Graph, removed: dict[EdgeType, NDArray[np.int64]]) -> GraphView:
         view = object.__new__(GraphView)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 
+from graphbox.artifact import EdgeFeature
+from graphbox.artifact.preprocess import NodeFeature
 from graphbox.deploy import DeployedEncoder, UnseenNode
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.body import shorten
@@ -34,7 +36,7 @@ Version = Annotated[int | None, Query(ge=1, description="version of the model; t
 
 _MOST_CATEGORIES = 1000
 _MOST_VALUES = 1 << 20
-_KEYS = ("features", "neighbors", "weights")
+_KEYS = ("features", "neighbors", "weights", "edge_features")
 _HISTORY = "history"
 
 
@@ -77,22 +79,14 @@ def _inputs(model: DeployedEncoder) -> UnseenInputs:
     example = model.unseen_example()
     return UnseenInputs(
         node_type=node_type,
-        features=[
-            UnseenFeature(
-                name=each.name,
-                kind=each.kind,
-                dim=each.dim,
-                categories=list(each.categories[:_MOST_CATEGORIES]),
-                num_categories=len(each.categories),
-            )
-            for each in reader.features
-        ],
+        features=[_feature(each) for each in reader.features],
         relations=[
             UnseenRelation(
                 name=name,
                 node_type=source,
                 integer_ids=model.id_index(source).kind == "int64",
                 weighed=name in reader.weighed,
+                edge_features=[_feature(each) for each in reader.edge_features[name]],
             )
             for name, source in reader.relations.items()
         ],
@@ -101,7 +95,20 @@ def _inputs(model: DeployedEncoder) -> UnseenInputs:
         example=UnseenExample(
             features=dict(example.features),
             neighbors={name: list(ids) for name, ids in example.neighbors.items()},
+            edge_features={
+                name: [dict(each or {}) for each in edges] for name, edges in example.edge_features.items()
+            },
         ),
+    )
+
+
+def _feature(feature: NodeFeature | EdgeFeature) -> UnseenFeature:
+    return UnseenFeature(
+        name=feature.name,
+        kind=feature.kind,
+        dim=feature.dim,
+        categories=list(feature.categories[:_MOST_CATEGORIES]),
+        num_categories=len(feature.categories),
     )
 
 
@@ -173,8 +180,8 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
     for key, value in node.items():
         if key not in _KEYS or not isinstance(value, dict):
             raise InvalidRequestError(
-                "expected objects `features`, `neighbors` and `weights`, or a list `history`, received "
-                f"`{shorten(key)}`",
+                "expected objects `features`, `neighbors`, `weights` and `edge_features`, or a list "
+                f"`history`, received `{shorten(key)}`",
                 where=f"node {number}",
             )
     for relation, ids in node.get("neighbors", {}).items():
@@ -186,6 +193,12 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
         if not isinstance(weights, list) or not all(type(each) in (float, int) for each in weights):
             raise InvalidRequestError(
                 "expected a list of numbers", where=f"node {number}, weights `{shorten(relation)}`"
+            )
+    for relation, edges in node.get("edge_features", {}).items():
+        if not isinstance(edges, list) or not all(each is None or isinstance(each, dict) for each in edges):
+            raise InvalidRequestError(
+                "expected a list of objects, one for each neighbour, or null",
+                where=f"node {number}, edge features `{shorten(relation)}`",
             )
     return UnseenNode(**node)
 

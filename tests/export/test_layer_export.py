@@ -40,6 +40,7 @@ class LayerOfTensors(nn.Module):
         super().__init__()
         self.layer = case.layer
         self._types, self._relations = case.types, case.relations
+        self._featured = set(case.edge_sizes)
 
     def forward(
         self,
@@ -48,9 +49,16 @@ class LayerOfTensors(nn.Module):
         own: list[Tensor],
         index: list[Tensor],
         weight: list[Tensor],
+        features: list[Tensor],
     ) -> Tensor:
+        of_edges = iter(features)
         tables = [
-            PaddedNeighbors(each, weight[number] if weight else None) for number, each in enumerate(index)
+            PaddedNeighbors(
+                each,
+                weight[number] if weight else None,
+                next(of_edges) if relation in self._featured else None,
+            )
+            for number, (relation, each) in enumerate(zip(self._relations, index, strict=True))
         ]
         of_types = (dict(zip(self._types, each, strict=True)) for each in (below, own, first))
         vectors, places, before = of_types
@@ -76,19 +84,26 @@ def tensors_of(case: PaddedCase) -> list[list[tuple[str, Tensor, dict[int, str]]
             for number, (each, table) in enumerate(weighted)
             if table.weight is not None
         ],
+        [
+            (f"features_{number}", table.features, {0: f"batch_{each[2]}", 1: f"slots_{number}"})
+            for number, (each, table) in enumerate(tables)
+            if table.features is not None
+        ],
     ]
 
 
-def exported(name: str) -> ExportedOnnx:
-    case = PaddedCase(name, relations_of(name), OPTIONS[name], nodes=9, batch=3, weighted=_weighted(name))
+def case_of(name: str, *, featured: bool = False, **sizes: int) -> PaddedCase:
+    """Return a case with features of edges, or with weights where its layer takes them."""
+    weighted = LAYER_KINDS[name].takes_weights and not featured
+    return PaddedCase(name, relations_of(name), OPTIONS[name], weighted=weighted, featured=featured, **sizes)
+
+
+def exported(name: str, *, featured: bool = False) -> ExportedOnnx:
+    case = case_of(name, featured=featured, nodes=9, batch=3)
     arguments: list[TensorInput | list[TensorInput]] = [
         [TensorInput(*each) for each in group] for group in tensors_of(case)
     ]
     return export_onnx(LayerOfTensors(case).eval(), arguments)
-
-
-def _weighted(name: str) -> bool:
-    return LAYER_KINDS[name].takes_weights
 
 
 def feeds_of(case: PaddedCase, names: set[str]) -> dict[str, Any]:
@@ -96,17 +111,19 @@ def feeds_of(case: PaddedCase, names: set[str]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key in names}
 
 
-@pytest.mark.parametrize("name", sorted(LAYER_KINDS))
-def test_the_exported_layer_is_the_layer_at_every_size(name: str) -> None:
+FORMS = [(name, False) for name in sorted(LAYER_KINDS)]
+FORMS += [(name, True) for name in sorted(LAYER_KINDS) if LAYER_KINDS[name].reads_edges]
+
+
+@pytest.mark.parametrize(("name", "featured"), FORMS)
+def test_the_exported_layer_is_the_layer_at_every_size(name: str, featured: bool) -> None:
     """At three sizes of graph and five of batches: empty lists, repeats, parallel edges, loops and a hub."""
-    model = exported(name)
+    model = exported(name, featured=featured)
     session = load_onnxruntime().InferenceSession(model.model, providers=["CPUExecutionProvider"])
     names = {each.name for each in session.get_inputs()}
     for nodes in (9, 40, 300):
         for batch in BATCHES:
-            case = PaddedCase(
-                name, relations_of(name), OPTIONS[name], nodes=nodes, batch=batch, weighted=_weighted(name)
-            )
+            case = case_of(name, featured=featured, nodes=nodes, batch=batch)
             (found,) = session.run(["embedding"], feeds_of(case, names))
             expected = case.expected().numpy()
             assert found.shape == expected.shape == (len(case.types) * batch, DIM)
@@ -115,7 +132,8 @@ def test_the_exported_layer_is_the_layer_at_every_size(name: str) -> None:
 
 
 def test_the_conformance_kit_has_every_exported_operator() -> None:
-    operators = {name for kind in LAYER_KINDS for name in inspect_onnx(exported(kind).model, kind).operators}
+    models = [(name, exported(name, featured=featured)) for name, featured in FORMS]
+    operators = {operator for name, each in models for operator in inspect_onnx(each.model, name).operators}
     tested = {name for case in OPERATORS for name in inspect_onnx(case.model(), case.name).operators}
     assert operators <= tested
 
@@ -132,7 +150,7 @@ def test_an_exported_layer_can_be_quantized(name: str) -> None:
     model = exported(name)
     quantized = convert_dense(dense_method("int8"), model.model)
     session = load_onnxruntime().InferenceSession(quantized.model, providers=["CPUExecutionProvider"])
-    case = PaddedCase(name, relations_of(name), OPTIONS[name], batch=31, weighted=_weighted(name))
+    case = case_of(name, batch=31)
     (found,) = session.run(None, feeds_of(case, {each.name for each in session.get_inputs()}))
     expected = case.expected().numpy()
     assert float(np.abs(found - expected).mean()) < 0.05 * float(np.abs(expected).max())

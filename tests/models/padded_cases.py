@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_layers import Edges, PaddedLayerInputs
 from graphbox.models.layer_kinds import LAYER_KINDS, LayerShape, make_layer
 from graphbox.models.padded_layers import PaddedNeighbors
@@ -37,6 +38,7 @@ VARIANTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "gat": ({}, {"heads": 2}, {"heads": 2, "concat": False, "residual": True}, {"fill_value": 0.5}),
     "gatv2": ({}, {"heads": 2}, {"heads": 2, "concat": False}, {"residual": True, "bias": False}),
     "gin": ({}, {"train_eps": True}, {"aggr": "min"}),
+    "gine": ({}, {"train_eps": True}, {"aggr": "max"}, {"aggr": "mean"}),
     "gcn2": ({}, {"theta": 0.5, "layer": 3}, {"shared_weights": False}),
     "appnp": ({}, {"alpha": 0.3}),
     "transformer": ({}, {"heads": 2}, {"heads": 2, "concat": False, "beta": True}, {"root_weight": False}),
@@ -62,6 +64,7 @@ class PaddedCase:
         nodes: number of each type.
         batch: number of targets of each type; drawn with repeats, with a node that has no neighbours.
         weighted: edges have weights of their own.
+        featured: edges have features, in all relations but ``likes``: categories and numbers.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class PaddedCase:
         nodes: int = 40,
         batch: int = 31,
         weighted: bool = False,
+        featured: bool = False,
         seed: int = 0,
     ) -> None:
         generator = np.random.default_rng([seed, nodes, batch])
@@ -80,20 +84,26 @@ class PaddedCase:
         self.relations = list(relations)
         self.types = list(dict.fromkeys(end for each in relations for end in (each[0], each[2])))
         torch.manual_seed(seed)
-        self.layer = make_layer(name, kind, LayerShape(DIM, relations, self.types, options, weighted)).eval()
+        self.edge_sizes = {
+            each: EdgeSizes((4,), 2) if each[1] == "near" else EdgeSizes((), 3)
+            for each in (relations if featured else ())
+            if each[1] != "likes"
+        }
+        shape = LayerShape(DIM, relations, self.types, options, weighted, self.edge_sizes)
+        self.layer = make_layer(name, kind, shape).eval()
         with torch.no_grad():
             for parameter in self.layer.parameters():
                 parameter.copy_(torch.randn(parameter.shape) * 0.5)
         self.has_weights = weighted or kind.normalized
         self.vectors = {each: _random(generator, nodes) for each in self.types}
         self.first = {each: _random(generator, nodes) for each in self.types}
-        self.edges = {each: self._edges(generator, nodes) for each in relations}
+        self.edges = {each: self._edges(generator, nodes, self.edge_sizes.get(each)) for each in relations}
         self.targets = {
             each: torch.from_numpy(np.append(generator.integers(0, nodes, max(batch - 1, 0)), 0)[:batch])
             for each in self.types
         }
 
-    def _edges(self, generator: np.random.Generator, nodes: int) -> Edges:
+    def _edges(self, generator: np.random.Generator, nodes: int, sizes: EdgeSizes | None) -> Edges:
         sources, targets = generator.integers(0, nodes, 3 * nodes), generator.integers(1, nodes, 3 * nodes)
         targets[: 2 * nodes : 3] = 1  # a hub; nothing arrives at node 0
         sources[4], targets[4] = sources[5], targets[5]
@@ -101,7 +111,12 @@ class PaddedCase:
         weight = generator.uniform(-0.5, 2.0, len(sources)).astype(np.float32)
         weight[7] = 0.0
         index = torch.from_numpy(np.stack([sources, targets]))
-        return Edges(index, torch.from_numpy(weight) if self.has_weights else None)
+        columns = None
+        if sizes is not None:
+            codes = [generator.integers(0, size, (len(sources), 1)) for size in sizes.categories]
+            numbers = generator.standard_normal((len(sources), sizes.numbers))
+            columns = torch.from_numpy(np.concatenate([*codes, numbers], axis=1).astype(np.float32))
+        return Edges(index, torch.from_numpy(weight) if self.has_weights else None, columns)
 
     def expected(self) -> Tensor:
         """Return what the layer makes of the targets over the edge list, type after type."""
@@ -126,12 +141,19 @@ class PaddedCase:
         slots = max([1, *map(len, lists)])
         index = np.zeros((len(lists), slots), np.int64)
         weight = np.zeros((len(lists), slots), np.float32)
+        columns = None
+        if edges.features is not None:  # of absent neighbours anything may be there
+            columns = torch.full((len(lists), slots, edges.features.shape[1]), 2.0)
         for row, found in enumerate(lists):
             index[row, : len(found)] = sources[found] + 1
+            if columns is not None and edges.features is not None:
+                columns[row, : len(found)] = edges.features[torch.from_numpy(found)]
             if edges.weight is not None:
                 weight[row, : len(found)] = edges.weight.numpy()[found]
         return PaddedNeighbors(
-            torch.from_numpy(index), torch.from_numpy(weight) if edges.weight is not None else None
+            torch.from_numpy(index),
+            torch.from_numpy(weight) if edges.weight is not None else None,
+            columns,
         )
 
     def padded(self) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.edge_inputs import CATEGORY_DIM, EdgeSizes
 from graphbox.models.graph_layers import Edges, GraphLayer
 from graphbox.models.layer_kinds import LAYER_KINDS, LayerShape, make_layer
 
@@ -44,14 +45,16 @@ class Case:
         *,
         weighted: bool = False,
         options: Mapping[str, Any] | None = None,
+        edge_sizes: Mapping[EdgeType, EdgeSizes] | None = None,
         seed: int = 0,
     ) -> None:
         generator = np.random.default_rng([seed, len(relations)])
+        self.edge_sizes = edge_sizes or {}
         self.relations = relations
         types = [each for each in NODES if any(each in (one[0], one[2]) for one in relations)]
         kind = LAYER_KINDS[name]
         torch.manual_seed(seed)
-        shape = LayerShape(DIM, relations, types, options or {}, weighted)
+        shape = LayerShape(DIM, relations, types, options or {}, weighted, self.edge_sizes)
         self.layer: GraphLayer = make_layer(name, kind, shape).eval()
         with torch.no_grad():  # what starts as 0 or 1 would hide mistakes
             for parameter in self.layer.parameters():
@@ -69,12 +72,24 @@ class Case:
                 rows[2] = columns[2]
             weight = generator.uniform(0.2, 2.0, 14) if self.has_weights else np.ones(14)
             self.edges[source, relation, target] = np.stack([rows, columns]), weight
+        self.columns: dict[EdgeType, Array] = {
+            relation: np.concatenate(
+                [
+                    *(generator.integers(0, size, (14, 1)) for size in sizes.categories),
+                    generator.normal(size=(14, sizes.numbers)),
+                ],
+                axis=1,
+            )
+            for relation, sizes in self.edge_sizes.items()
+        }
 
     def found(self) -> dict[str, NDArray[np.float32]]:
         """Return what the layer computes."""
         edges = {
             relation: Edges(
-                torch.from_numpy(index), torch.from_numpy(weight).float() if self.has_weights else None
+                torch.from_numpy(index),
+                torch.from_numpy(weight).float() if self.has_weights else None,
+                torch.from_numpy(self.columns[relation]).float() if relation in self.columns else None,
             )
             for relation, (index, weight) in self.edges.items()
         }
@@ -262,6 +277,38 @@ def test_gin(relations: Sequence[EdgeType]) -> None:
     check(case, case.by_relation(message))
 
 
+@GRAPHS
+def test_gine(relations: Sequence[EdgeType]) -> None:
+    """Relations with features of edges are GINE, others GIN."""
+    sizes = {relations[0]: EdgeSizes((), 2), relations[-1]: EdgeSizes((3, 5), 1)}
+    case = Case("gine", relations, edge_sizes=sizes)
+
+    def of_edge(relation: EdgeType, edge: int) -> Array:
+        codes, columns = len(sizes[relation].categories), case.columns[relation][edge]
+        parts = [
+            case.parameters[f"edge_inputs.{edge_type_text(relation)}.categories.{place}"][int(code)]
+            for place, code in enumerate(columns[:codes])
+        ]
+        assert all(len(part) == CATEGORY_DIM for part in parts)
+        read = np.concatenate([*parts, columns[codes:]])
+        mapped: Array = case.of(relation, "lin.weight") @ read + case.of(relation, "lin.bias")
+        return mapped
+
+    def message(relation: EdgeType, node: int) -> Array:
+        total = case.vectors[relation[2]][node]
+        rows, columns = case.edges[relation][0]
+        for edge in np.flatnonzero(columns == node):
+            arrived = case.vectors[relation[0]][rows[edge]]
+            if relation in sizes:
+                arrived = np.maximum(arrived + of_edge(relation, int(edge)), 0)
+            total = total + arrived
+        hidden = np.maximum(case.of(relation, "nn.0.weight") @ total + case.of(relation, "nn.0.bias"), 0)
+        result: Array = case.of(relation, "nn.2.weight") @ hidden + case.of(relation, "nn.2.bias")
+        return result
+
+    check(case, case.by_relation(message))
+
+
 @pytest.mark.parametrize("relations", [WITHIN, ONE], ids=["two relations", "one relation"])
 def test_gcn2(relations: Sequence[EdgeType]) -> None:
     case = Case("gcn2", relations, options={"alpha": 0.3, "theta": 0.5, "layer": 2})
@@ -350,5 +397,6 @@ def test_hgt(relations: Sequence[EdgeType]) -> None:
 
 
 def test_every_kind_has_a_reference() -> None:
-    named = {"sage", "gcn", "gat", "gatv2", "transformer", "gin", "gcn2", "appnp", "lightgcn", "rgcn", "hgt"}
-    assert set(LAYER_KINDS) == named
+    attention = {"gat", "gatv2", "transformer", "hgt"}
+    sums = {"sage", "gcn", "gin", "gine", "gcn2", "appnp", "lightgcn", "rgcn"}
+    assert set(LAYER_KINDS) == attention | sums

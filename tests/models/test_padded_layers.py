@@ -42,6 +42,22 @@ def test_a_layer_over_padded_tables_is_the_layer(
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, options) for name in VARIANTS if LAYER_KINDS[name].reads_edges for options in VARIANTS[name]],
+)
+def test_features_of_edges_are_read_of_padded_tables(
+    name: str, options: Mapping[str, Any], several: bool
+) -> None:
+    relations = relations_of(name) if several else ONE
+    for nodes, batch in ((9, 1), (40, 31), (25, 0)):
+        case = PaddedCase(name, relations, options, nodes=nodes, batch=batch, featured=True)
+        found, expected = case.padded(), case.expected()
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("name", sorted(LAYER_KINDS))
 def test_a_layer_reads_its_own_vectors_where_it_says_so(name: str) -> None:
     case = PaddedCase(name, relations_of(name), {}, batch=12)

@@ -11,6 +11,7 @@ from graphbox.config.models.clicks import (
 )
 from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
 from graphbox.config.models.graph_network import (
+    EDGE_FEATURE_LAYERS,
     GraphNetworkConfig,
     MlpConfig,
     NetworkConfig,
@@ -38,6 +39,7 @@ from graphbox.config.models.walks import (
 )
 
 __all__ = [
+    "EDGE_FEATURE_LAYERS",
     "ClickModelSection",
     "ComplExConfig",
     "DCNConfig",

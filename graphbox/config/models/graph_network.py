@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.models.distillation import DistillationSection
@@ -13,6 +14,7 @@ from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import (
     EdgeTypeList,
+    EdgeTypeText,
     Fraction,
     Name,
     PositiveFloat,
@@ -33,6 +35,9 @@ _NETWORK_SPACE: Mapping[str, Choices] = {
     "learning_rate": Interval(0.002, 0.05, logarithmic=True),
 }
 """Search space of `tune` for all networks."""
+
+EDGE_FEATURE_LAYERS = ("gat", "gatv2", "gine", "transformer")
+"""Layers that read features of edges."""
 
 _COMPARED_EDGES = 200_000
 """Edges up to which settings are compared by trainings: a few minutes on one core."""
@@ -132,8 +137,9 @@ class GraphNetworkConfig(NetworkSection):
     kind: Literal["gnn"]
     """Kind of model."""
     layer: str = "sage"
-    """`sage`, `gcn`, `gat`, `gatv2`, `gin`, `gcn2`, `appnp`, `transformer`, `rgcn`, `hgt` or `lightgcn`; or
-    the import path (`package.module:Class`) of your own convolution, a PyTorch Geometric `MessagePassing`."""
+    """`sage`, `gcn`, `gat`, `gatv2`, `gin`, `gine`, `gcn2`, `appnp`, `transformer`, `rgcn`, `hgt` or
+    `lightgcn`; or the import path (`package.module:Class`) of your own convolution, a PyTorch Geometric
+    `MessagePassing`."""
     layer_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Arguments of the layer's class beyond its sizes, like `heads: 4` or `aggr: max`."""
     relations: tuple[EdgeTypeList, ...] = ()
@@ -145,11 +151,47 @@ class GraphNetworkConfig(NetworkSection):
     the sum of their weights; without a word where there is one node type with several edge types."""
     edge_weights: bool = False
     """Give the edges' weights to the layer, of the edge types that have them."""
+    edge_features: dict[EdgeTypeText, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+    """Features of edges that `gat`, `gatv2`, `gine` or `transformer` read, by edge type
+    (`user__rated__item: [stars, timestamp]`), in both directions. `weight` is the edge's weight, `timestamp`
+    its age: how long before the latest edge of its type it came to be."""
     num_neighbors: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] | None = None
     """Neighbours that are drawn at each hop, one number for each layer; without it the whole graph is one
     batch."""
     links: LinkTrainingSection = Field(default_factory=LinkTrainingSection)
     """Training on links, for tasks about them."""
+
+    @model_validator(mode="after")
+    def _check_edge_features(self) -> Self:
+        if not self.edge_features:
+            if self.layer == "gine":
+                raise PydanticCustomError(
+                    "edge_features",
+                    "expected `edge_features` beside `layer: gine`, received none",
+                    {"hint": "name the features of edges that it reads, or take `gin`"},
+                )
+            return self
+        layers = ", ".join(EDGE_FEATURE_LAYERS)
+        layer = "one to be chosen" if "layer" in (self.auto or ()) else f"`{self.layer}`"
+        if layer not in [f"`{each}`" for each in EDGE_FEATURE_LAYERS]:
+            raise PydanticCustomError(
+                "edge_features",
+                "expected a layer that reads features of edges beside `edge_features`, received {layer}",
+                {"layer": layer, "hint": f"these do: {layers}; or leave `edge_features` out"},
+            )
+        for name, refused, instead in (
+            ("edge_weights", self.edge_weights, "name `weight` among the features of an edge type"),
+            ("merge_relations", self.merge_relations, "the edges of a pair are read one by one"),
+        ):
+            if refused:
+                raise PydanticCustomError(
+                    "edge_features",
+                    "expected `edge_features` without `{name}`, received both",
+                    {"name": name, "hint": f"leave `{name}` out: {instead}"},
+                )
+        return self
 
     @classmethod
     def left_out(cls, given: Collection[str], *, tuned: bool) -> tuple[str, ...]:
@@ -202,6 +244,11 @@ class GraphNetworkConfig(NetworkSection):
                 ),
                 f"give `models.{model}` some `num_neighbors`, like [10, 10], or leave the budget out",
             )
+        if values.get("edge_features"):
+            return (
+                f"expected models without `edge_features`, which are read in memory, received `{model}`",
+                f"leave the budget out, or `models.{model}.edge_features`",
+            )
         return None
 
     @classmethod
@@ -228,6 +275,7 @@ class MlpConfig(NetworkSection):
     reverse: ClassVar[bool] = False
     merge_relations: ClassVar[bool] = False
     edge_weights: ClassVar[bool] = False
+    edge_features: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     num_neighbors: ClassVar[tuple[int, ...]] = ()
 
     SPACE: ClassVar[Mapping[str, Choices]] = {"layers": (1, 2, 3), **_NETWORK_SPACE}

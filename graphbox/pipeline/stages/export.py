@@ -152,6 +152,8 @@ def _export_network(
         inputs=parts.inputs,
         source_scales=parts.source_scales,
         features=network.learnt[trained.node_type],
+        edge_features=parts.edge_features,
+        latest=parts.latest,
         node_type=trained.node_type,
         embeddings=trained.embeddings[trained.node_type],
         probabilities=probabilities,

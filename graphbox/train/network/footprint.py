@@ -22,6 +22,7 @@ _MESSAGE_BYTES = {
     "gcn": 5.5,
     "gcn2": 5.5,
     "gin": 0.8,
+    "gine": 11.0,
     "hgt": 38.0,
     "lightgcn": 3.5,
     "rgcn": 2.0,
@@ -30,6 +31,8 @@ _MESSAGE_BYTES = {
 }
 """Bytes that a layer keeps for each edge and number of a vector until it has its gradient, beyond what `sage`
 does."""
+_COLUMN_BYTES = 8.0
+"""Of each edge and number of its features, both directions together: one copy of them."""
 _PROPAGATION = ("appnp", "lightgcn")
 """Layers that keep no vectors for gradients on the CPU: steps are linear, and sums there have no messages."""
 _STEP_BYTES = 50.0
@@ -96,13 +99,15 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
         features = 2 * self._feature_bytes() if memory.features is None else memory.features + 24 * nodes
         scores = self.scores_bytes() if isinstance(self.task, RecommendTaskConfig) else 0.0
         messages = _MESSAGE_BYTES[model.layer] * model.dim * model.layers
+        columns = sum(_COLUMN_BYTES * width * count for width, count in self._edge_widths())
         if model.num_neighbors is None:
             # Vectors before and after each layer with their gradients, and the edges in both directions.
             layers, by_edge = model.layers, 200.0 + 90.0 * model.layers + messages
             if model.layer in _PROPAGATION:
                 layers, by_edge = min(layers, 2), 200.0 + _STEP_BYTES * layers
             numbers = (60.0 + 28.0 * layers) * (0.75 if scores else 1.0)
-            return Demand(55 * MEGABYTE + features + scores + numbers * model.dim * nodes, by_edge * edges)
+            fixed = 55 * MEGABYTE + features + scores + numbers * model.dim * nodes
+            return Demand(fixed, by_edge * edges + (2.0 + layers) * columns)
         drawn, met = self._drawn(nodes)
         batches = 70.0 * model.dim * met + messages * min(drawn, edges)
         rows = 8.0 * model.dim * nodes
@@ -110,7 +115,18 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
             rows = min(rows, float(memory.tables))
         vectors = 8.0 * model.dim * nodes
         fixed = 75 * MEGABYTE + features + scores + batches + rows + vectors + self._passes_ahead()
-        return Demand(fixed, self._edge_bytes(edges), rows)
+        return Demand(fixed, self._edge_bytes(edges) + columns, rows)
+
+    def _edge_widths(self) -> list[tuple[int, int]]:
+        """Return the numbers that are read of an edge, and how many edges there are, by edge type."""
+        found = []
+        for text, names in self.model.edge_features.items():
+            source, relation, target = text.split("__")
+            edge_type = (source, relation, target)
+            widths = self.counts.edge_widths.get(edge_type, {})
+            width = sum(widths.get(name, 1) for name in names)
+            found.append((width, self.counts.edges.get(edge_type, 0)))
+        return found
 
     def _edge_bytes(self, edges: int) -> float:
         """Return the memory of edges; where they are on disk, their budget and what is kept of links."""
@@ -218,14 +234,17 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
         dropped = _DROPPED_COPIES * stored if model.input_dropout else 0.0
         message_bytes = _MESSAGE_BYTES.get(model.layer, max(_MESSAGE_BYTES.values()))
         messages = (message_bytes / 4.0 + 1.0) * model.dim
+        columns = sum(_COLUMN_BYTES / 4.0 * width * count for width, count in self._edge_widths())
         if model.num_neighbors is None:
             layers = (15.0 + 7.0 * model.layers) * model.dim * nodes
-            return layers + (6.0 + messages * model.layers) * edges + stored + dropped
+            by_edge = (6.0 + messages * model.layers) * edges + (2.0 + model.layers) * columns
+            return layers + by_edge + stored + dropped
         drawn, met = self._drawn(nodes)
         mean_degree = edges / max(nodes, 1)
         of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
         features = (_BATCHES_THERE * stored + dropped) * met / max(nodes, 1)
-        return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features, of_block)
+        of_batch = 17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features
+        return max(of_batch, of_block) + columns
 
 
 class MlpFootprint(_NetworkFootprint[MlpConfig]):

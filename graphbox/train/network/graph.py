@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import TIMESTAMP
+from graphbox.models.features import LearntFeature
 from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import LayerEdges
 from graphbox.sample.adjacency import EdgeColumnName
 from graphbox.sample.sampled import HeteroSample
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.edge_data import LearntEdges, edge_columns, latest_timestamp
 from graphbox.train.network.merged_graph import MergedGraph, merged_graph, merged_types
 from graphbox.train.view import GraphView
 
@@ -36,11 +39,14 @@ class NetworkGraph:
         normalized: see above.
         memory: says whether what is merged is written to disk, and where; None: it is kept in memory.
         node_types: types that are there without an edge, too.
+        edge_learnt: what is known of the features of edges, by edge type with edges of its own; those of
+            other types are not read. Nothing is merged beside them.
 
     Attributes:
         members: the edge types that were given.
         view: the graph whose edge types are the relations that layers know.
         is_merged: whether they are several of the graph's taken as one.
+        edge_learnt: what is known of the features of edges, by relation with any.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class NetworkGraph:
         normalized: bool,
         memory: TrainingMemory | None = None,
         node_types: Collection[str] = (),
+        edge_learnt: LearntEdges | None = None,
     ) -> None:
         touched = dict.fromkeys(end for edge_type in edge_types for end in (edge_type[0], edge_type[2]))
         self.node_types = [name for name in view.node_types if name in touched or name in node_types]
@@ -66,6 +73,14 @@ class NetworkGraph:
         self.is_merged = merge
         self._weights = weights
         self._normalized = normalized
+        known, read = edge_learnt or {}, self.edge_types if edge_learnt else ()
+        self.edge_learnt: dict[EdgeType, Mapping[str, LearntFeature]] = {
+            each: known[view.own_type(each)] for each in read if view.own_type(each) in known
+        }
+        self._features = {
+            each: self._by_id(each, edge_columns(view, each, learnt))
+            for each, learnt in self.edge_learnt.items()
+        }
         among = self.edge_types if normalized else ()
         self._degrees = {edge_type: self._degrees_of(edge_type) for edge_type in among}
         self._list_lengths = {
@@ -83,6 +98,15 @@ class NetworkGraph:
     def source_scales(self) -> dict[EdgeType, NDArray[np.float32]]:
         """By relation one over the root of the degree of each source; none where degrees do not normalize."""
         return {edge_type: leaving.numpy() for edge_type, (leaving, _) in self._degrees.items()}
+
+    @property
+    def latest(self) -> dict[EdgeType, int]:
+        """By relation whose edges' ages are read, the moment from which they are counted."""
+        return {
+            each: latest_timestamp(self.view, each)
+            for each, learnt in self.edge_learnt.items()
+            if TIMESTAMP in learnt and isinstance(self.view, GraphView)
+        }
 
     def layers_of(self, sample: HeteroSample[Tensor], layers: int) -> list[LayerEdges]:
         """Return what each of so many layers works on: the first on all hops, the last on the first alone.
@@ -106,6 +130,9 @@ class NetworkGraph:
                 target,
                 None if weight is None else torch.from_numpy(np.array(weight)),
                 ends,
+                torch.from_numpy(np.array(csc.ids_at(np.arange(csc.num_edges))))
+                if edge_type in self._features
+                else None,
             )
         return LayerEdges(edges, {name: self.view.num_nodes(name) for name in self.node_types})
 
@@ -119,7 +146,8 @@ class NetworkGraph:
             weight = self._scaled(sample, edge_type, cols, weight)
             source = sample.nodes[edge_type[0]][: counts[edge_type[0]]]
             target = sample.nodes[edge_type[2]][: counts[edge_type[2]]]
-            edges[edge_type] = self._edges(edge_type, rows, cols, weight, (source, target))
+            ids = sample.edge_ids[edge_type][:count] if edge_type in self._features else None
+            edges[edge_type] = self._edges(edge_type, rows, cols, weight, (source, target), ids)
         return LayerEdges(edges, counts)
 
     def _scaled(
@@ -141,6 +169,7 @@ class NetworkGraph:
         cols: Tensor,
         weight: Tensor | None,
         nodes: tuple[Tensor, Tensor],
+        ids: Tensor | None,
     ) -> Edges:
         """Return the edges of a relation.
 
@@ -150,6 +179,7 @@ class NetworkGraph:
             cols: positions of targets.
             weight: float32 [edges], or None.
             nodes: the nodes that sources, and those that targets are positions in.
+            ids: int64 [edges], of edges that have features.
         """
         # Where some edges have weights of their own, those of the others are 1, whatever their relation.
         if weight is None and (self._normalized or self.edge_attributes):
@@ -161,7 +191,17 @@ class NetworkGraph:
                 own = torch.arange(len(nodes[1]), device=rows.device)
                 rows, cols = torch.cat([rows, own]), torch.cat([cols, own])
                 weight = torch.cat([weight, arriving[nodes[1]].square()])
-        return Edges(torch.stack([rows, cols]), weight)
+        features = None if ids is None else self._near(self._features[edge_type], rows)[ids]
+        return Edges(torch.stack([rows, cols]), weight, features)
+
+    def _by_id(self, edge_type: EdgeType, columns: Tensor) -> Tensor:
+        """Return the features of edges by their ids, which may leave some out."""
+        ids = self.view.csc(edge_type).edge_ids
+        if ids is None:
+            return columns
+        found = columns.new_zeros(int(ids.max(initial=-1)) + 1, columns.shape[1])
+        found[torch.from_numpy(np.array(ids))] = columns
+        return found
 
     def _near(self, of_nodes: Tensor, others: Tensor) -> Tensor:
         """Return a tensor over all nodes of a type where others are; it is brought there once."""

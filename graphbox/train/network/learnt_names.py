@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.models.features import MISSING_CATEGORY, LearntFeature
 
 
@@ -41,4 +42,23 @@ def feature_categories(
         for number, values in enumerate(slots):
             texts = [] if values is None else [str(value) for value in values.tolist()]
             found[f"{prefix}.{node_type}.slots.{number}"] = texts
+    return found
+
+
+def edge_categories(
+    learnt: Mapping[EdgeType, Mapping[str, LearntFeature]], layers: int
+) -> dict[str, list[str]]:
+    """Return the categories that rows of the vectors of edges' categories belong to, by name of the weight.
+
+    Args:
+        learnt: what is known of features by relation and name.
+        layers: number of layers.
+    """
+    found = {}
+    for relation, features in learnt.items():
+        categories = [each for each in features.values() if each.kind == "categorical"]
+        for number, each in enumerate(categories):
+            for layer in range(layers):
+                name = f"layers.{layer}.edge_inputs.{edge_type_text(relation)}.categories.{number}"
+                found[name] = [MISSING_CATEGORY, *each.categories]
     return found

@@ -26,7 +26,8 @@ from graphbox.config import GraphNetworkConfig, MlpConfig, NetworkConfig
 from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, UsageError, did_you_mean
 from graphbox.graph import Graph
-from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.schema import EdgeType, edge_type_from_text, edge_type_text
+from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.features import FeatureSizes, LearntFeature
 from graphbox.models.graph_inputs import POSITION, InputSizes
 from graphbox.models.graph_layers import Edges
@@ -35,6 +36,8 @@ from graphbox.models.layer_kinds import OWN_LINEAR, LayerKind, layer_kind
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
+from graphbox.train.network.edge_data import LearntEdges
+from graphbox.train.network.feature_kinds import check_features
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import NetworkData, NodeData
@@ -169,12 +172,16 @@ class NetworkParts:
         inputs: by node type float32 [nodes, dim], what goes into the first layer.
         source_scales: by relation float32 [sources], one over the root of the degree of each source, which
             the weights of edges have been multiplied by; none where degrees do not normalize.
+        edge_features: what is known of the features of edges, by relation.
+        latest: by relation whose age edges are read by, the moment from which it is counted.
     """
 
     network: GraphNetwork
     edges: Mapping[EdgeType, Edges]
     inputs: Vectors
     source_scales: Mapping[EdgeType, NDArray[np.float32]]
+    edge_features: Mapping[EdgeType, Mapping[str, LearntFeature]]
+    latest: Mapping[EdgeType, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +194,7 @@ class TrainedNetwork:
         is_merged: whether those between two node types are taken as one.
         weighted: whether edges come with weights.
         learnt: what is known of the features that are read, by node type and name.
+        edge_learnt: likewise of edges, by edge type with edges of its own.
         values: parameters and buffers by name.
         rows: of the node types that have them.
         head: what it was trained for.
@@ -198,6 +206,7 @@ class TrainedNetwork:
     is_merged: bool
     weighted: bool
     learnt: Mapping[str, Mapping[str, LearntFeature]]
+    edge_learnt: LearntEdges
     values: Mapping[str, Tensor]
     rows: Mapping[str, TrainedRows]
     head: Head
@@ -249,7 +258,9 @@ class TrainedNetwork:
                 batch = {name: data[name].take(block)}
                 rows = {name: network.input_module(name).fetch(batch[name])}
                 inputs[name][first : first + len(block)] = network.enter(batch, rows)[name].numpy()
-        return NetworkParts(network, dict(seen.whole().edges), inputs, seen.source_scales)
+        return NetworkParts(
+            network, dict(seen.whole().edges), inputs, seen.source_scales, seen.edge_learnt, seen.latest
+        )
 
     def class_probabilities(
         self, graph: Graph, nodes: NDArray[np.int64], threads: int | None = None
@@ -324,6 +335,10 @@ class TrainedNetwork:
                     where=f"graph {view.name}",
                     hint=did_you_mean(text, known) or f"there are: {', '.join(known) or 'none'}",
                 )
+        for edge_type, features in self.edge_learnt.items():
+            check_features(
+                features, view.edge_features(edge_type), f"edges of type {edge_type_text(edge_type)}"
+            )
         return view
 
     def _graph(self, view: GraphView, kind: LayerKind) -> NetworkGraph:
@@ -334,6 +349,7 @@ class TrainedNetwork:
             weights=self.config.edge_weights,
             normalized=kind.normalized,
             node_types=self.learnt,
+            edge_learnt=self.edge_learnt,
         )
         if self.weighted and not found.edge_attributes:
             raise UsageError(
@@ -344,17 +360,7 @@ class TrainedNetwork:
 
     def _data(self, view: GraphView) -> NetworkData:
         for node_type, features in self.learnt.items():
-            there = view.features(node_type)
-            for name, learnt in features.items():
-                received = there.get(name)
-                expected = _in_words(learnt.kind, learnt.dim)
-                if received is None or _in_words(received.kind, received.dim or 0) != expected:
-                    raise UsageError(
-                        f"expected the feature `{name}` ({expected}), which the network reads, received "
-                        f"{'none' if received is None else _in_words(received.kind, received.dim or 0)}",
-                        where=f"node type {node_type}",
-                        hint="import the graph with the features that it had in training",
-                    )
+            check_features(features, view.features(node_type), f"node type {node_type}")
         return NetworkData(
             {
                 name: NodeData(view, name, list(each), learnt=each, positions=self._positions_in(view, name))
@@ -381,7 +387,7 @@ class TrainedNetwork:
             name: _sizes(features, self.position_width if name == self.head.node_type else 0)
             for name, features in self.learnt.items()
         }
-        shape = network_shape(self.config, kind, weighted=self.weighted)
+        shape = network_shape(self.config, kind, weighted=self.weighted, edge_learnt=graph.edge_learnt)
         network = GraphNetwork(shape, sizes, graph.edge_types, {}, self.head.module(self.config)).eval()
         for name, value in (*network.named_parameters(), *network.named_buffers()):
             value.copy_(self.values[name])
@@ -400,8 +406,17 @@ def layer_kind_of(config: NetworkConfig, where: str) -> LayerKind:
     return layer_kind(config.layer, own)
 
 
-def network_shape(config: NetworkConfig, kind: LayerKind, *, weighted: bool) -> NetworkShape:
-    """Return how the network of a section is built."""
+def network_shape(
+    config: NetworkConfig, kind: LayerKind, *, weighted: bool, edge_learnt: LearntEdges
+) -> NetworkShape:
+    """Return how the network of a section is built.
+
+    Args:
+        config: the section.
+        kind: of its layers.
+        weighted: whether edges come with weights of their own.
+        edge_learnt: what is known of the features of edges, by relation.
+    """
     return NetworkShape(
         layer=config.layer,
         kind=kind,
@@ -414,6 +429,7 @@ def network_shape(config: NetworkConfig, kind: LayerKind, *, weighted: bool) -> 
         row_dropout=config.row_dropout,
         normalize=config.normalize,
         residual=config.residual,
+        edge_sizes={relation: EdgeSizes.of(learnt) for relation, learnt in edge_learnt.items()},
     )
 
 
@@ -436,10 +452,6 @@ def _sizes(features: Mapping[str, LearntFeature], position: int) -> InputSizes:
     )
 
 
-def _in_words(kind: str, dim: int) -> str:
-    return f"{kind} of {dim} numbers" if kind == "vector" else kind
-
-
 # ------------------------------------------------------------------------------------- on disk
 
 
@@ -455,10 +467,9 @@ def save_network(network: TrainedNetwork, folder: Path) -> None:
     for number, (node_type, features) in enumerate(network.learnt.items()):
         listed = []
         for place, (name, learnt) in enumerate(features.items()):
-            about = {key: value for key, value in vars(learnt).items() if key != "slots"}
             if learnt.slots is not None:
                 tensors[f"slots.{number}.{place}"] = torch.from_numpy(learnt.slots)
-            listed.append({"name": name, **about})
+            listed.append({"name": name, **_about(learnt)})
         rows = network.rows.get(node_type)
         if rows is not None:
             _save_rows(rows, network.config.dim, folder, str(number))
@@ -473,6 +484,10 @@ def save_network(network: TrainedNetwork, folder: Path) -> None:
         "is_merged": network.is_merged,
         "weighted": network.weighted,
         "node_types": types,
+        "edge_features": {
+            edge_type_text(edge_type): [{"name": name, **_about(each)} for name, each in features.items()]
+            for edge_type, features in network.edge_learnt.items()
+        },
         "head": {"kind": type(network.head).__name__, **vars(network.head)},
         "positions": network.positions is not None,
     }
@@ -531,6 +546,10 @@ def _read(folder: Path) -> TrainedNetwork:
         is_merged=header["is_merged"],
         weighted=header["weighted"],
         learnt=learnt,
+        edge_learnt={
+            edge_type_from_text(text): {about["name"]: _learnt(about, None) for about in features}
+            for text, features in header.get("edge_features", {}).items()  # which earlier files lack
+        },
         values={
             name.removeprefix("value."): value for name, value in tensors.items() if name.startswith("value.")
         },
@@ -558,6 +577,10 @@ def _save_rows(rows: TrainedRows, dim: int, folder: Path, name: str) -> None:
         for start in range(0, shape[0], _BLOCK_ROWS):
             block = rows.take(live[start : start + _BLOCK_ROWS])
             stream.write(np.ascontiguousarray(block, dtype="<f4").data)
+
+
+def _about(learnt: LearntFeature) -> dict[str, Any]:
+    return {key: value for key, value in vars(learnt).items() if key != "slots"}
 
 
 def _learnt(about: dict[str, Any], slots: Tensor | None) -> LearntFeature:

@@ -23,9 +23,10 @@ from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.mapped_arrays import gathered
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.edge_data import LearntEdges, learnt_edges
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
-from graphbox.train.network.learnt_names import feature_categories, feature_inputs
+from graphbox.train.network.learnt_names import edge_categories, feature_categories, feature_inputs
 from graphbox.train.network.node_data import node_data
 from graphbox.train.network.trained_network import (
     ClassHead,
@@ -92,6 +93,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
         _check_options(config, takes_weights=kind.takes_weights)
         self._normalized = kind.normalized
         self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
+        self._edge_learnt = learnt_edges(self._view, config.edge_features)
         self._graph = self._training_graph(self._view)
         if config.edge_weights and not self._graph.edge_attributes:
             raise UsageError(
@@ -117,7 +119,9 @@ class NetworkTrainer(TorchTrainer[Batch]):
             None if config.num_neighbors is None else self._memory.features_on_device,
             positions=self._positions,
         )
-        shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
+        shape = network_shape(
+            config, kind, weighted=bool(self._graph.edge_attributes), edge_learnt=self._graph.edge_learnt
+        )
         sizes = {name: data.sizes for name, data in self._data.items()}
         with seeded(self._seed, START_STREAM, device=self._device):
             relations = self._graph.edge_types
@@ -184,11 +188,13 @@ class NetworkTrainer(TorchTrainer[Batch]):
         return {
             "relations": relations,
             **feature_inputs({name: data.learnt for name, data in self._data.items()}),
+            **feature_inputs({edge_type_text(each): learnt for each, learnt in self._edge_learnt.items()}),
         }
 
     def weight_categories(self) -> dict[str, list[str]]:
         """Return categories, values of slots and classes, which rows of weights belong to."""
         found = feature_categories({name: data.learnt for name, data in self._data.items()})
+        found |= edge_categories(self._graph.edge_learnt, self._config.layers)
         if isinstance(self._kept_head, ClassHead):
             found |= {name: list(self._kept_head.classes) for name in ("head.weight", "head.bias")}
         return found
@@ -207,7 +213,9 @@ class NetworkTrainer(TorchTrainer[Batch]):
             return NetworkGraph(
                 view, (), merge=False, weights=False, normalized=False, node_types=set(self._ends)
             )
-        return _network_graph(view, self._config, normalized=self._normalized, memory=memory)
+        return _network_graph(
+            view, self._config, self._edge_learnt, normalized=self._normalized, memory=memory
+        )
 
     def _positions_of(self, assignment: Assignment) -> dict[str, NDArray[np.float32]]:
         """Return the rows of another model by node type; none where the section asks for none."""
@@ -343,6 +351,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
             edge_types=self._graph.members,
             is_merged=self._graph.is_merged,
             weighted=self.network.shape.weighted,
+            edge_learnt=self._edge_learnt,
             learnt={name: data.learnt for name, data in self._data.items()},
             values={name: value.clone().cpu() for name, value in self._values().items()},
             rows={
@@ -424,7 +433,12 @@ def _check_options(config: NetworkConfig, *, takes_weights: bool) -> None:
 
 
 def _network_graph(
-    view: GraphView, config: NetworkConfig, *, normalized: bool, memory: TrainingMemory | None
+    view: GraphView,
+    config: NetworkConfig,
+    edge_learnt: LearntEdges,
+    *,
+    normalized: bool,
+    memory: TrainingMemory | None,
 ) -> NetworkGraph:
     for edge_type in config.relations:
         if edge_type not in view.edge_types:
@@ -440,6 +454,14 @@ def _network_graph(
     if merge is None:
         types = {end for edge_type in edge_types for end in (edge_type[0], edge_type[2])}
         merge = len(types) == 1 and len(edge_types) > 1  # a single one is left where it is, on disk too
+        merge = merge and not edge_learnt
+    for edge_type in edge_learnt:
+        if edge_type not in map(view.own_type, edge_types):
+            raise UsageError(
+                f"expected an edge type among the model's relations, received {edge_type_text(edge_type)}",
+                where="edge_features",
+                hint=f"messages go along: {', '.join(map(edge_type_text, edge_types))}",
+            )
     return NetworkGraph(
         view,
         edge_types,
@@ -447,6 +469,7 @@ def _network_graph(
         weights=config.edge_weights,
         normalized=normalized,
         memory=memory,
+        edge_learnt=edge_learnt,
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphbox.graph import Graph
 from graphbox.graph.distinct import from_blocks
 from graphbox.graph.schema import EdgeType
+from graphbox.models.edge_inputs import CATEGORY_DIM
 
 _BLOCK_ROWS = 8192
 _BLOCKS = 24
@@ -27,12 +28,15 @@ class GraphCounts:
         feature_bytes: bytes of the nodes' features on disk, by type.
         values: how many different values a feature has that is looked up in a table (categories, booleans,
             slots), by node type and feature.
+        edge_widths: length of the vector that layers read of a feature of edges, by edge type and feature; of
+            files that are not imported yet a vector counts as one number.
     """
 
     nodes: Mapping[str, int]
     edges: Mapping[EdgeType, int]
     feature_bytes: Mapping[str, int]
     values: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    edge_widths: Mapping[EdgeType, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> GraphCounts:
@@ -57,6 +61,14 @@ class GraphCounts:
                     if each.kind in {"categorical", "boolean", "slots"}
                 }
                 for name, found in columns.items()
+            },
+            edge_widths={
+                each: {
+                    name: CATEGORY_DIM if spec.kind == "categorical" else spec.dim or 1
+                    for name, spec in graph.edge_features(each).items()
+                }
+                for each in graph.edge_types
+                if not graph.is_reverse(each)
             },
         )
 

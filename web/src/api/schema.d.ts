@@ -1263,7 +1263,7 @@ export interface components {
     EncodeRequest: {
       /**
        * Nodes
-       * @description each an object with `features`, the value of each feature that the model reads, as in a row of the nodes' table, null where it is missing; `neighbors`, by relation `source__relation__target` the original ids of the nodes whose edges arrive at it; and `weights`, likewise, of these edges, 1 each when left out; or, of a model of sequences, with `history`, the original ids of its events in their order, the last one last
+       * @description each an object with `features`, the value of each feature that the model reads, as in a row of the nodes' table, null where it is missing; `neighbors`, by relation `source__relation__target` the original ids of the nodes whose edges arrive at it; `weights`, likewise, of these edges, 1 each when left out; and `edge_features`, likewise, an object of each of these edges, or null, with the values of the features that the model reads, missing when left out; or, of a model of sequences, with `history`, the original ids of its events in their order, the last one last
        */
       nodes: {
         [key: string]: unknown;
@@ -2334,6 +2334,15 @@ export interface components {
      * @description A node that can be encoded.
      */
     UnseenExample: {
+      /**
+       * Edge Features
+       * @description by relation, of each neighbour's edge; relations without are left out
+       */
+      edge_features: {
+        [key: string]: {
+          [key: string]: unknown;
+        }[];
+      };
       /** Features */
       features: {
         [key: string]: unknown;
@@ -2345,7 +2354,7 @@ export interface components {
     };
     /**
      * UnseenFeature
-     * @description A feature that an encoder reads of unseen nodes.
+     * @description A feature that an encoder reads of unseen nodes, or of their edges.
      */
     UnseenFeature: {
       /**
@@ -2399,6 +2408,11 @@ export interface components {
      * @description A relation along which neighbours of unseen nodes are given.
      */
     UnseenRelation: {
+      /**
+       * Edge Features
+       * @description the features of the edges that the model reads
+       */
+      edge_features: components["schemas"]["UnseenFeature"][];
       /**
        * Integer Ids
        * @description whether the ids of the neighbours are integers, else strings

@@ -509,8 +509,20 @@ export const unseenInputs: UnseenInputs = {
     feature("words", "slots"),
   ],
   relations: [
-    { name: "product__sold_by__shop", node_type: "product", integer_ids: true, weighed: false },
-    { name: "package__near__shop", node_type: "package", integer_ids: false, weighed: true },
+    {
+      name: "product__sold_by__shop",
+      node_type: "product",
+      integer_ids: true,
+      weighed: false,
+      edge_features: [feature("price", "number")],
+    },
+    {
+      name: "package__near__shop",
+      node_type: "package",
+      integer_ids: false,
+      weighed: true,
+      edge_features: [],
+    },
   ],
   classes: ["small", "large"],
   target_type: "product",
@@ -524,6 +536,7 @@ export const unseenInputs: UnseenInputs = {
       words: ["new", "7", 7],
     },
     neighbors: { product__sold_by__shop: [11, "9007199254740993"], package__near__shop: ["s1"] },
+    edge_features: { product__sold_by__shop: [{ price: 9.5 }, { price: 12 }] },
   },
 };
 
