@@ -24,7 +24,7 @@ __all__ = ["graph", "graphs"]  # fixtures
 
 pytestmark = pytest.mark.gpu
 
-_WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "din", "temporal")
+_WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "din", "mmoe", "temporal")
 """What is left out is drawn on the GPU, and is something else."""
 
 
