@@ -350,6 +350,7 @@ CASES: Mapping[str, Case] = {
         },
         4,
     ),
+    "mmoe": Case("log", {"kind": "mmoe", **_CLICK}, 4),
 }
 
 

@@ -16,7 +16,7 @@ from graphbox.deploy.fastest import Choice
 from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.protocol import Feeds
-from graphbox.deploy.signature import WHOLE, Signature, by_name
+from graphbox.deploy.signature import WHOLE, Outputs, Parameters, Signature, by_name
 from graphbox.errors import FormatError
 from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, Rows, row_count, take_rows
 
@@ -31,15 +31,20 @@ class Predictions:
     """Probabilities of rows by a click model.
 
     Attributes:
-        probability: float32 [n].
+        probabilities: float32 [n, labels], of each label; see `FieldsForm.labels`.
         unseen: bool [n, fields with keys], where no value of the field was learned; such a field adds
             nothing to the probability.
         fields: names of those fields.
     """
 
-    probability: npt.NDArray[np.float32]
+    probabilities: npt.NDArray[np.float32]
     unseen: npt.NDArray[np.bool_]
     fields: tuple[str, ...]
+
+    @property
+    def probability(self) -> npt.NDArray[np.float32]:
+        """The probabilities of the first label: float32 [n]."""
+        return self.probabilities[:, 0]
 
     def unseen_fields(self, row: int) -> list[str]:
         """Return the names of the fields of a row of which nothing was learnt."""
@@ -80,20 +85,24 @@ class DeployedClick(DeployedModel):
         }
 
     def _form_signatures(self) -> dict[str, Signature]:
-        """Return the signature of rows: a tensor for each column in, probabilities out.
+        """Return the signature of rows: a tensor for each column in, the probabilities of each label out.
 
         FP32 [n] of numbers (NaN where one is missing), INT64 [n] of integers, BOOL [n], BYTES [n] of
         categories (empty where one is missing) and of slots (values separated by ``|``), FP32 [n, dim] of
-        vectors. The output is FP32 [n].
+        vectors. The outputs are FP32 [n].
         """
         outputs = by_name(self.manifest.outputs)
-        (probability,) = outputs
+
+        def answer(inputs: Feeds, _: Parameters) -> Outputs:
+            of_labels = np.ascontiguousarray(self.predict_tensors(inputs).probabilities.T)
+            return dict(zip(outputs, of_labels, strict=True))
+
         return {
             WHOLE: Signature(
                 platform="graphbox",
                 inputs=by_name(self.manifest.inputs),
                 outputs=outputs,
-                answer=lambda inputs, _: {probability: self.predict_tensors(inputs).probability},
+                answer=answer,
                 work=lambda inputs: len(next(iter(inputs.values()))),
                 joinable=self._has_independent_rows,
             )
@@ -126,10 +135,10 @@ class DeployedClick(DeployedModel):
             self._predict(take_rows(rows, np.arange(start, min(start + _CHUNK_ROWS, count))))
             for start in range(0, count, _CHUNK_ROWS)
         ]
-        none = Predictions(np.zeros(0, np.float32), np.zeros((0, len(self._names)), bool), self._names)
+        none = np.zeros((0, len(self.form.probabilities)), np.float32)
         return Predictions(
-            np.concatenate([none.probability, *(part.probability for part in parts)]),
-            np.concatenate([none.unseen, *(part.unseen for part in parts)]),
+            np.concatenate([none, *(part.probabilities for part in parts)]),
+            np.concatenate([np.zeros((0, len(self._names)), bool), *(part.unseen for part in parts)]),
             self._names,
         )
 
@@ -140,7 +149,8 @@ class DeployedClick(DeployedModel):
     def _predict(self, rows: Rows) -> Predictions:
         check_cancelled()
         feeds, unseen = self._feeds(self.fields.arrays(rows, self._scale))
-        return Predictions(self._run_built(feeds, (len(unseen),))[0], unseen, self._names)
+        found = self._run_built(feeds, *[(len(unseen),)] * len(self.form.probabilities))
+        return Predictions(np.stack(found, axis=1), unseen, self._names)
 
     def _feeds(self, rows: FieldRows) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
         feeds: dict[str, npt.NDArray[Any]] = {}

@@ -212,7 +212,10 @@ class EncodedNodes(Answer):
 class Prediction(Answer):
     """Prediction of a click model for a row."""
 
-    probability: float
+    probability: float = Field(description="of the first label, where the model has several")
+    probabilities: dict[str, float] = Field(
+        default_factory=dict, description="of each label by its name, where the model has several"
+    )
     unseen: list[str] = Field(
         description="columns of whose value nothing was learnt, so that it counts as nothing"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -16,6 +17,9 @@ _DATATYPES: dict[str, Datatype] = {
     "vector": "FP32",
     "slots": "BYTES",
 }
+
+
+_OPTIONAL = ("labels", "list_separator")
 
 
 class FieldSpec(Record):
@@ -106,7 +110,9 @@ class FieldsForm(Record):
         tables: by name.
         numbers: ONNX input ``FP32 [n, numbers]``: numbers standardized and kept within 5 deviations, those of
             vectors in their place, then for each single number 1 where it is missing; null: there are none.
-        positive_rate: share of positives among the rows that were learnt from.
+        positive_rate: share of positives among the rows that were learnt from, of the first label.
+        labels: names of the labels where there are several, in the order of their ONNX outputs; left out
+            where there is one.
         list_separator: character between values in a cell of the table that was learnt from, in slots and
             vectors; left out where it is ``|``. Requests have nothing of it.
     """
@@ -118,6 +124,7 @@ class FieldsForm(Record):
     tables: dict[Name, FieldTable] = Field(min_length=1)
     numbers: str | None = None
     positive_rate: float = Field(ge=0, le=1)
+    labels: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     list_separator: str | None = Field(default=None, min_length=1, max_length=1)
 
     @property
@@ -126,13 +133,16 @@ class FieldsForm(Record):
         numbers = set() if self.numbers is None else {self.numbers}
         return {table.input for table in self.tables.values()} | numbers
 
+    @property
+    def probabilities(self) -> tuple[str, ...]:
+        """Names of the outputs: ``probability`` of the first label, ``probability.NAME`` of the others."""
+        return probability_names(self.labels)
+
     @model_serializer(mode="wrap")
-    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Releases that do not know the key read all artifacts that need none.
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Releases that do not know the keys read all artifacts that need none.
         document: dict[str, Any] = serialize(self)
-        if self.list_separator is None:
-            del document["list_separator"]
-        return document
+        return {key: document[key] for key in document if key not in _OPTIONAL or document[key]}
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -142,6 +152,8 @@ class FieldsForm(Record):
         single = {field.name for field in self.fields if field.kind not in {"vector", "slots"}}
         if not {name for cross in self.crosses for name in cross} <= single:
             raise ValueError("crosses are of columns with single values")
+        if len(self.labels) == 1 or len(set(self.labels)) != len(self.labels):
+            raise ValueError("`labels` are given where there are several, each once")
         if (self.numbers is None) == any(field.mean for field in self.fields):
             raise ValueError("`numbers` is given where there are numbers or vectors, and only then")
         return self
@@ -151,3 +163,8 @@ def column_tensor(name: str, kind: str, dim: int | None) -> TensorSpec:
     """Return the tensor in which clients send a column of values of a kind; ``dim`` is that of vectors."""
     shape = (-1,) if dim is None else (-1, dim)
     return TensorSpec(name=name, datatype=_DATATYPES[kind], shape=shape)
+
+
+def probability_names(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the probabilities of some labels; no names: of the only one."""
+    return ("probability", *(f"probability.{label}" for label in labels[1:]))

@@ -26,7 +26,8 @@ def served_tensors(
     if isinstance(form, TensorsForm):
         return ((), ()) if onnx is None else (onnx.inputs, onnx.outputs)
     if isinstance(form, FieldsForm):
-        return tuple(field.tensor for field in form.fields), (_tensor("probability", "FP32"),)
+        outputs = tuple(_tensor(name, "FP32") for name in form.probabilities)
+        return tuple(field.tensor for field in form.fields), outputs
     datatype: Datatype = "INT64" if integer_ids else "BYTES"
     ids = _tensor("id", datatype)
     if isinstance(form, TriplesForm):

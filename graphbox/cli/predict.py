@@ -70,7 +70,8 @@ def predict(
     A model of clicks tells how probable it is that each row of `--input` is positive. Its columns are called
     and read as those the model was trained on, lists in cells of CSV with the same separator; other columns
     are passed over. A value that was never learnt
-    counts as nothing. The file has the columns `row`, from 0, and `probability`.
+    counts as nothing. The file has the columns `row`, from 0, and `probability`; of a model of several labels
+    (kind mmoe) `probability.LABEL` of the others as well.
 
     A graph network (kind gnn) that classifies tells the class of nodes, in the graph as it is now: those that
     came after training are told by their features and neighbours. The file has the columns `id`, `class` and
@@ -205,7 +206,8 @@ def _predictions(
         asked.id_column,
         deployed.fields,
         deployed.form.list_separator,
-        lambda rows: deployed.predict_rows(rows).probability,
+        lambda rows: deployed.predict_rows(rows).probabilities,
+        deployed.form.labels,
         about,
     )
 
@@ -222,8 +224,10 @@ def _of_run(workspace: Workspace, run: str, model: str | None, asked: _Asked) ->
         rows = asked.of_rows(trained.name)
         learnt_from = data.config.graph.nodes.get(trained.node_type)  # None: a stored graph, taken as it is
         separator = None if learnt_from is None else learnt_from.list_separator
-        predict_rows = trained.click.predict_rows
-        return _of_rows(rows, asked.id_column, trained.click.fields, separator, predict_rows, about)
+        click = trained.click
+        return _of_rows(
+            rows, asked.id_column, click.fields, separator, click.predict_rows, click.labels, about
+        )
     if trained.network is None or not isinstance(trained.network.head, ClassHead):
         raise UsageError(
             f"expected a model that predicts rows or nodes, received `{trained.name}` of kind {trained.kind}",
@@ -241,12 +245,16 @@ def _of_rows(
     fields: Fields,
     list_separator: str | None,
     predict_rows: Callable[[Rows], NDArray[np.float32]],
+    labels: tuple[str, ...],
     about: dict[str, Any],
 ) -> _Predictions:
     """Return the predictions of a table's rows, made as they are read."""
     import pyarrow as pa
 
+    from graphbox.artifact.fields_form import probability_names
     from graphbox.graph.feature_rows import read_feature_rows
+
+    names = probability_names(labels)
 
     def parts() -> Iterator[pa.Table]:
         first = 0
@@ -257,13 +265,14 @@ def _of_rows(
                 {
                     "row": pa.array(range(first, first + len(found)), pa.int64()),
                     **part.further,
-                    "probability": pa.array(found, pa.float32()),
+                    **{name: pa.array(found[:, place]) for place, name in enumerate(names)},
                 }
             )
             first += len(found)
 
     ids = [] if id_column is None else [(id_column, pa.string())]
-    return _Predictions(about, pa.schema([("row", pa.int64()), *ids, ("probability", pa.float32())]), parts())
+    probabilities = [(name, pa.float32()) for name in names]
+    return _Predictions(about, pa.schema([("row", pa.int64()), *ids, *probabilities]), parts())
 
 
 def _of_nodes(

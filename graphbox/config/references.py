@@ -264,6 +264,12 @@ class _Checker:
             feature = task.get(name)
             if isinstance(feature, str):
                 yield from self._check_node_feature((*key, name), feature, node_type, kinds=kinds)
+        for index, feature in enumerate(_labels(task)[1:]):
+            if isinstance(feature, str):
+                place = (*key, "also", index, "label")
+                yield from self._check_node_feature(
+                    place, feature, node_type, kinds=("categorical", "boolean")
+                )
         yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
         yield from self._check_edge_type((*key, "memberships"), task.get("memberships"), starts_at=node_type)
         target_type = task.get("target_type", node_type)
@@ -436,6 +442,8 @@ class _Checker:
                 )
         for mistake in mistakes_of_edge_features(str(key[-1]), model, self._edges) if self._schema else ():
             yield self._problem(*mistake)
+        for name in _mapping(model, "loss_weights") if isinstance(task, dict) else ():
+            yield from self._check_name((*key, "loss_weights", name), name, _labels(task), "label")
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
 
@@ -580,6 +588,14 @@ def _mapping(value: Any, *keys: str) -> dict[str, Any]:
 
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _labels(task: Any) -> list[Any]:
+    """Return the labels of a task: what stands there, be it a name or not."""
+    return [
+        _mapping({"": each}, "").get("label")
+        for each in (task, *_items(_mapping({"": task}, "").get("also")))
+    ]
 
 
 def _edge(value: Any) -> Edge | None:

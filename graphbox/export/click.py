@@ -49,8 +49,13 @@ class TrainedClicks(Protocol):
         """The network, in evaluation mode."""
         ...
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the labels, of a model that learnt several; else empty."""
+        ...
+
     def predict_rows(self, rows: Rows) -> Float:
-        """Return the probability of each prepared row: float32 [rows]."""
+        """Return the probabilities of each prepared row: float32 [rows, labels]."""
         ...
 
 
@@ -89,8 +94,8 @@ def export_click(
         with open_click(artifact.path, verify=False) as model:
             reports.append(
                 check_parity(
-                    lambda rows: model.predict_rows(rows).probability[:, None],
-                    lambda rows: trained.predict_rows(rows)[:, None],
+                    lambda rows: model.predict_rows(rows).probabilities,
+                    trained.predict_rows,
                     cases,
                     bounds,
                     size=row_count,
@@ -109,7 +114,7 @@ def export_click(
     return ExportResult(artifact, reports[0])
 
 
-class _Probability(nn.Module):
+class _Probabilities(nn.Module):
     """A network as a function of what its tables gave."""
 
     def __init__(self, network: ClickNetwork, tables: tuple[str, ...]) -> None:
@@ -117,13 +122,14 @@ class _Probability(nn.Module):
         self.network = network
         self._tables = tables
 
-    def forward(self, vectors: list[Tensor], numbers: Tensor | None = None) -> Tensor:
-        """Return probabilities, float32 [rows]."""
+    def forward(self, vectors: list[Tensor], numbers: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return the probabilities of each label, float32 [rows]."""
         if numbers is None:
             numbers = vectors[0].new_zeros((vectors[0].shape[0], 0))
         logits: Tensor = self.network(dict(zip(self._tables, vectors, strict=True)), numbers)
         # Runtimes approximate the sigmoid with an error that is large beside a small probability.
-        return 1 / (1 + torch.exp(-logits))
+        of_labels = logits.unbind(1) if logits.shape[1] > 1 else (logits.squeeze(1),)
+        return tuple(1 / (1 + torch.exp(-each)) for each in of_labels)
 
 
 def _to_onnx(network: ClickNetwork, form: FieldsForm) -> ExportedOnnx:
@@ -136,7 +142,8 @@ def _to_onnx(network: ClickNetwork, form: FieldsForm) -> ExportedOnnx:
     arguments: list[TensorInput | list[TensorInput]] = [vectors]
     if form.numbers is not None:
         arguments.append(TensorInput(form.numbers, torch.zeros(rows, network.shape.numbers), {0: "rows"}))
-    return export_onnx(_Probability(network, tuple(form.tables)).eval(), arguments, outputs=("probability",))
+    module = _Probabilities(network, tuple(form.tables)).eval()
+    return export_onnx(module, arguments, outputs=form.probabilities)
 
 
 def _form(trained: TrainedClicks, node_type: str, list_separator: str | None) -> FieldsForm:
@@ -170,6 +177,7 @@ def _form(trained: TrainedClicks, node_type: str, list_separator: str | None) ->
         tables=tables,
         numbers=_NUMBERS if fields.num_dense else None,
         positive_rate=scale.positive_rate,
+        labels=trained.labels,
         list_separator=list_separator,
     )
 

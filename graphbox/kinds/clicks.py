@@ -1,4 +1,4 @@
-"""Kinds of click models: DeepFM, DCN-v2, Wide & Deep, DIN."""
+"""Kinds of click models: DeepFM, DCN-v2, Wide & Deep, DIN, MMoE."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from graphbox.config import (
     DCNConfig,
     DeepFMConfig,
     DINConfig,
+    MMoEConfig,
     ModelKind,
     WideAndDeepConfig,
 )
@@ -28,3 +29,4 @@ deepfm = _click_model(DeepFMConfig)
 dcn = _click_model(DCNConfig)
 wide_and_deep = _click_model(WideAndDeepConfig)
 din = _click_model(DINConfig)
+mmoe = _click_model(MMoEConfig)

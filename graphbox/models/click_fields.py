@@ -95,13 +95,14 @@ def scale_from_tensors(tensors: Mapping[str, Tensor]) -> NumberScale:
 class ClickFields(Fields):
     """Fields that are learnt from."""
 
-    def scale_of(self, blocks: Iterable[tuple[Rows, NDArray[np.bool_]]], count: int) -> NumberScale:
+    def scale_of(self, blocks: Iterable[tuple[Rows, NDArray[np.int8]]], count: int) -> NumberScale:
         """Return the scale of numbers.
 
         Knots are chosen from at most 262,144 of the rows, evenly spaced; mean and deviation are those of all.
 
         Args:
-            blocks: rows and whether they are positive, all that is learnt from.
+            blocks: rows and their labels, int8 [rows, labels], all that is learnt from; a row is positive
+                where its first label is 1.
             count: number of rows in all of them.
         """
         step = -(-count // _SAMPLED_ROWS)
@@ -109,7 +110,7 @@ class ClickFields(Fields):
         sampled: list[list[NDArray[np.float64]]] = [[] for _ in self.numbers]
         for rows, labels in blocks:
             sums.add(self.dense_values(rows))
-            positives += int(np.count_nonzero(labels))
+            positives += int(np.count_nonzero(labels[:, 0] == 1))
             for found, field in zip(sampled, self.numbers, strict=True):
                 found.append(np.asarray(rows[field.name])[-done % step :: step])
             done += len(labels)

@@ -30,6 +30,7 @@ class ClickShape:
         dropout: share of the values after each layer that is left out in training.
         row_dropout: share of the fields that is left out in training.
         bags: which of the vectors are of each field, by name, in order.
+        labels: how many labels of a row the network is to learn.
     """
 
     fields: int
@@ -39,6 +40,7 @@ class ClickShape:
     dropout: float = 0.0
     row_dropout: float = 0.0
     bags: Mapping[str, range] = field(default_factory=dict)
+    labels: int = 1
 
     @property
     def inputs(self) -> int:
@@ -47,7 +49,7 @@ class ClickShape:
 
 
 class ClickNetwork(nn.Module, ABC):
-    """Maps the fields of rows to logits.
+    """Maps the fields of rows to logits, one for each label.
 
     Table rows of values that were never learnt count as nothing.
 
@@ -101,7 +103,7 @@ class ClickNetwork(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        """Return the logits of rows: float32 [rows].
+        """Return the logits of rows: float32 [rows, labels].
 
         Args:
             vectors: what :meth:`fetch` returned.

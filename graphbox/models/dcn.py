@@ -40,7 +40,7 @@ class DCN(ClickNetwork):
         self.head = nn.Linear(shape.hidden[-1] + of_crosses, 1, bias=False)
 
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        """Return the logits of rows: float32 [rows]."""
+        """Return the logits of rows: float32 [rows, 1]."""
         inputs = side_by_side(self._kept(vectors["fields"]), numbers)
         crossed = inputs
         for layer in self.crosses:
@@ -49,7 +49,7 @@ class DCN(ClickNetwork):
             found = self.deep(crossed)
         else:
             found = torch.cat([crossed, self.deep(inputs)], dim=1)
-        logits: Tensor = self.bias + self.head(found).squeeze(1)
+        logits: Tensor = self.bias + self.head(found)
         return logits
 
 

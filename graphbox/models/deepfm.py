@@ -32,14 +32,14 @@ class DeepFM(ClickNetwork):
         return {"fields": 1 + shape.dim}
 
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        """Return the logits of rows: float32 [rows]."""
+        """Return the logits of rows: float32 [rows, 1]."""
         fields = self._kept(vectors["fields"])
         weights, of_fields = fields[..., 0], fields[..., 1:]
         logits = self.bias + weights.sum(dim=1) + pairwise_products(of_fields)
         if self.linear is not None:
             logits = logits + self.linear(numbers).squeeze(1)
-        deep: Tensor = self.head(self.deep(side_by_side(of_fields, numbers))).squeeze(1)
-        return logits + deep
+        deep: Tensor = self.head(self.deep(side_by_side(of_fields, numbers)))
+        return logits.unsqueeze(1) + deep
 
 
 def pairwise_products(vectors: Tensor) -> Tensor:

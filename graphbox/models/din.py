@@ -44,14 +44,14 @@ class DIN(ClickNetwork):
         self.head = nn.Linear(shape.hidden[-1], 1, bias=False)
 
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        """Return the logits of rows: float32 [rows]."""
+        """Return the logits of rows: float32 [rows, 1]."""
         bags = self._kept(vectors["fields"])  # each event by itself, as one that was never learnt is missing
         found = [self._without_events(bags)]
         for unit, history, target in zip(self.units, self._histories, self._targets, strict=True):
             events = bags[:, history.start : history.stop]
             found.append((unit(events, bags[:, target]) * events).sum(dim=1, keepdim=True))
         inputs = side_by_side(torch.cat(found, dim=1), numbers)
-        logits: Tensor = self.bias + self.head(self.deep(inputs)).squeeze(1)
+        logits: Tensor = self.bias + self.head(self.deep(inputs))
         return logits
 
     def decayed(self, vectors: Mapping[str, Tensor]) -> Tensor:

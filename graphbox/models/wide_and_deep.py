@@ -56,8 +56,8 @@ class WideAndDeep(ClickNetwork):
         return {**super().fetch(batch), "wide": wide}
 
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
-        """Return the logits of rows: float32 [rows]."""
+        """Return the logits of rows: float32 [rows, 1]."""
         inputs = side_by_side(self._kept(vectors["fields"]), numbers)
-        logits: Tensor = self.bias + self.head(self.deep(inputs)).squeeze(1)
-        logits = logits + self._kept(vectors["wide"]).sum(dim=(1, 2))
-        return logits if self.linear is None else logits + self.linear(numbers).squeeze(1)
+        logits: Tensor = self.bias + self.head(self.deep(inputs))
+        logits = logits + self._kept(vectors["wide"]).sum(dim=(1, 2)).unsqueeze(1)
+        return logits if self.linear is None else logits + self.linear(numbers)

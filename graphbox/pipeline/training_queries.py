@@ -60,7 +60,7 @@ def _logged_rows(graph: Graph, split: Split, model: DeployedModel) -> Queries:
     chosen = np.zeros(len(split.fold), bool)
     chosen[np.random.default_rng(0).permutation(known)[:_MOST_ROWS]] = True
     fields = ClickFields(model.fields.fields, model.fields.crosses)
-    log = LogRows(GraphView(graph, split, "train"), split.node_type, fields, chosen, split.labels)
+    log = LogRows(GraphView(graph, split, "train"), split.node_type, fields, chosen, split.all_labels())
     rows, _ = log.read(np.flatnonzero(log.block_sizes()))
 
     def feeds(numbers: NDArray[np.int64]) -> Feeds:

@@ -41,7 +41,7 @@ async def predict(
     version: Version = None,
     routing_key: RoutingKey = None,
 ) -> Response:
-    """Return the probabilities of rows, each given by its own columns."""
+    """Return the probabilities of rows, each given by its own columns; of several labels that of each."""
 
     def answer(rows: list[dict[str, Any]]) -> bytes:
         with services.inference.use(name, version, routing_key) as served:
@@ -51,20 +51,25 @@ async def predict(
 
 
 def _predictions(served: ServedModel, found: deploy.Predictions) -> Predictions:
-    probabilities = found.probability.tolist()
-    wrong = next((row for row, value in enumerate(probabilities) if not math.isfinite(value)), None)
-    if wrong is not None:
-        raise InvalidRequestError(
-            f"expected columns from which the model computes a number, it returned {probabilities[wrong]}",
-            where=f"row {wrong}",
-        )
+    probabilities, labels = found.probabilities.tolist(), served.click.form.labels
+    for row, values in enumerate(probabilities):
+        wrong = next((value for value in values if not math.isfinite(value)), None)
+        if wrong is not None:
+            raise InvalidRequestError(
+                f"expected columns from which the model computes a number, it returned {wrong}",
+                where=f"row {row}",
+            )
     return Predictions(
         model=served.name,
         version=served.version,
         rows_sequence=served.rows_sequence,
         predictions=[
-            Prediction(probability=probability, unseen=found.unseen_fields(row))
-            for row, probability in enumerate(probabilities)
+            Prediction(
+                probability=values[0],
+                probabilities=dict(zip(labels, values, strict=False)),
+                unseen=found.unseen_fields(row),
+            )
+            for row, values in enumerate(probabilities)
         ],
     )
 

@@ -24,7 +24,13 @@ GRAPH: dict[str, Any] = {
         "row": {
             "path": "row.parquet",
             "id": None,
-            "features": {"who": "categorical", "price": "number", "met": "slots", "clicked": "boolean"},
+            "features": {
+                "who": "categorical",
+                "price": "number",
+                "met": "slots",
+                "clicked": "boolean",
+                "bought": "categorical",
+            },
         },
     },
     "edges": [
@@ -75,7 +81,13 @@ TASKS: dict[str, dict[str, Any]] = {
         "relation_feature": "relation",
         "split": {"kind": "random"},
     },
-    "click": {"kind": "click", "node_type": "row", "label": "clicked", "split": {"kind": "random"}},
+    "click": {
+        "kind": "click",
+        "node_type": "row",
+        "label": "clicked",
+        "also": [{"label": "bought"}],
+        "split": {"kind": "random"},
+    },
 }
 """Without baselines, see :func:`run_file`."""
 
@@ -144,6 +156,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "dcn": _CLICKS,
     "wide_and_deep": {**_CLICKS, "crosses": [["who", "price"]]},
     "din": {**_CLICKS, "interests": [{"history": "met", "target": "who"}], "window": 3, "attention": [6]},
+    "mmoe": {**_CLICKS, "experts": 3, "tower": [6]},
     "distmult": _ROUTES,
     "complex": _ROUTES,
     "transe": _ROUTES,
@@ -184,6 +197,8 @@ def write_tables(folder: Path) -> None:
     place = np.arange(PLACES)
     steps = {"east": 1, "north": 6, "northeast": 7}
     who, price = generator.integers(0, 12, ROWS), generator.random(ROWS)
+    clicked = generator.random(ROWS) < 0.2 + 0.6 * (who % 2)
+    bought = np.where(generator.random(ROWS) < price, "no", "yes")
     tables: dict[str, dict[str, Any]] = {
         "user": {
             "id": [f"u{each}" for each in range(USERS)],
@@ -206,7 +221,8 @@ def write_tables(folder: Path) -> None:
             "who": [f"w{each}" for each in who],
             "price": price,
             "met": [[f"w{(each + 5 * step) % 12}" for step in range(each % 5)] for each in who],
-            "clicked": generator.random(ROWS) < 0.2 + 0.6 * (who % 2),
+            "clicked": clicked,
+            "bought": pa.array(bought, mask=~clicked),
         },
     }
     for name, columns in tables.items():

@@ -38,6 +38,7 @@ LACKS: Mapping[str, tuple[str, ...]] = {
     "dcn": ("topology", "features"),
     "wide_and_deep": ("topology", "features"),
     "din": ("topology", "features"),
+    "mmoe": ("topology", "features"),
     "distmult": ("topology", "features"),
     "complex": ("topology", "features"),
     "transe": ("topology", "features"),

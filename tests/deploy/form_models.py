@@ -22,6 +22,7 @@ from graphbox.artifact import (
     TensorSpec,
     TriplesForm,
 )
+from graphbox.artifact.fields_form import probability_names
 from graphbox.artifact.links import links_table
 from graphbox.artifact.lookup_form import UnknownIds
 from graphbox.deploy.conformance_models import gather_model
@@ -61,10 +62,16 @@ def write_click_of_histories(path: Path) -> Artifact:
     return write_click(path, FieldSpec(name="country", kind="categorical", items="country"), history)
 
 
+def write_click_of_labels(path: Path) -> Artifact:
+    """Write the same as :func:`write_click`, with the probability of a second label."""
+    return write_click(path, labels=("clicked", "bought"))
+
+
 def write_click(
     path: Path,
     country: FieldSpec = FieldSpec(name="country", kind="categorical"),  # noqa: B008 - it is frozen
     further: tuple[FieldSpec, ...] = (),
+    labels: tuple[str, ...] = (),
 ) -> Artifact:
     """Write the probability of a row with a category, slots, a number and an integer."""
     fields = (
@@ -76,16 +83,26 @@ def write_click(
     )
     bags = sum(field.window or 1 for field in fields)
     keys = _keys_of(fields)
+    names = probability_names(labels)
+    of_second = [
+        Node("Mul", ["logit", "half"], ["of_second"]),
+        Node("Sigmoid", ["of_second"], [names[-1]]),
+    ]
     model = write_onnx(
         [
             Node("ReduceSum", ["values", "axes"], ["from_values"], {"keepdims": 0}),
             Node("MatMul", ["numbers", "weight"], ["from_numbers"]),
             Node("Add", ["from_values", "from_numbers"], ["logit"]),
             Node("Sigmoid", ["logit"], ["probability"]),
+            *(of_second if labels else ()),
         ],
         {"values": (np.float32, ["n", bags, DIM]), "numbers": (np.float32, ["n", 4])},
-        {"probability": (np.float32, ["n"])},
-        {"axes": np.array([1, 2], np.int64), "weight": np.array([0.1, 0.2, 0.3, 0.4], np.float32)},
+        {name: (np.float32, ["n"]) for name in names},
+        {
+            "axes": np.array([1, 2], np.int64),
+            "weight": np.array([0.1, 0.2, 0.3, 0.4], np.float32),
+            **({"half": np.array(-0.5, np.float32)} if labels else {}),
+        },
     )
     inputs = [
         TensorSpec(name="values", datatype="FP32", shape=(-1, bags, DIM)),
@@ -97,12 +114,13 @@ def write_click(
         tables={"values": FieldTable(input="values")},
         numbers="numbers",
         positive_rate=0.25,
+        labels=labels,
     )
     with ArtifactWriter(path) as writer:
         writer.add_ids("values", keys.tolist())
         rows = np.random.default_rng(2).standard_normal((len(keys), DIM), np.float32)
         writer.add_table("values", "values", rows)
-        outputs = [TensorSpec(name="probability", datatype="FP32", shape=(-1,))]
+        outputs = [TensorSpec(name=name, datatype="FP32", shape=(-1,)) for name in names]
         writer.set_onnx(model, opset=20, precision="float32", inputs=inputs, outputs=outputs)
         writer.set_preprocess(form)
         writer.set_example(

@@ -21,7 +21,7 @@ from graphbox.deploy import DeployedEncoder, DeployedTensors, open_click, open_k
 from graphbox.deploy.building import build_package
 from tests.artifact.sample_model import make_model, write_embedding, write_encoder
 from tests.deploy.browser_models import write_classifier, write_large_graph, write_rows
-from tests.deploy.form_models import WRITERS, write_click_of_histories
+from tests.deploy.form_models import WRITERS, write_click_of_histories, write_click_of_labels
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ROOT / "tests/formats/artifact-1"
@@ -151,13 +151,14 @@ def click_answers(artifact: Artifact, bundle: str) -> dict[str, Any]:
     queries = [
         {
             "values": values,
-            "probability": float(found.probability[number]),
+            "probabilities": found.probabilities[number].tolist(),
             "unseen": found.unseen_fields(number),
         }
         for number, values in enumerate(texts)
     ]
     columns = [{"name": field.name, "kind": field.kind} for field in form.fields]
-    return {"bundle": bundle, "columns": columns, "tolerance": TOLERANCE, "queries": queries}
+    about = {"bundle": bundle, "columns": columns, "labels": form.labels, "tolerance": TOLERANCE}
+    return {**about, "queries": queries}
 
 
 def graph_answers(artifact: Artifact, bundle: str) -> dict[str, Any]:
@@ -183,6 +184,7 @@ def graph_answers(artifact: Artifact, bundle: str) -> dict[str, Any]:
 CLICKS: Mapping[str, Callable[[Path], Artifact]] = {
     "visits": WRITERS[FieldsForm],
     "histories": write_click_of_histories,
+    "labels": write_click_of_labels,
     "trained-clicks": lambda _: Artifact.open(FORMATS / "click/1"),
 }
 GRAPHS: Mapping[str, Callable[[Path], Artifact]] = {

@@ -24,7 +24,7 @@ __all__ = ["graph", "graphs"]  # fixtures
 
 pytestmark = pytest.mark.gpu
 
-_WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "din", "temporal")
+_WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "din", "mmoe", "temporal")
 """Kinds with dropout: it is drawn on the GPU, and differs from the CPU's."""
 
 

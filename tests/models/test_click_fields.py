@@ -31,7 +31,7 @@ COLUMNS = {
 }
 KINDS = [Field("city", "categorical"), Field("price", "number"), Field("tags", "slots")]
 FIELDS = (*KINDS, Field("new", "boolean"), Field("shape", "vector", 2))
-LABELS = np.array([True, False, False, True])
+LABELS = np.array([[1], [0], [0], [1]], np.int8)
 
 
 def bags(fields: ClickFields) -> list[list[list[tuple[int, float]]]]:
@@ -90,7 +90,7 @@ def test_a_number_is_shared_between_the_knots_around_it(seed: int) -> None:
     values = np.round(generator.lognormal(size=500), 2).astype(np.float32)
     fields = ClickFields([Field("price", "number")], knots=8)
     rows = fields.prepare({"price": Column("number", values)})
-    scale = fields.scale_of([(rows, np.arange(500) % 2 == 0)], 500)
+    scale = fields.scale_of([(rows, (np.arange(500) % 2 == 0).astype(np.int8)[:, None])], 500)
     batch = fields.batch(rows, scale)
     number_of = {key: place for place, key in enumerate(salted_keys(np.arange(8), "price").tolist())}
     knots = scale.knots[0]

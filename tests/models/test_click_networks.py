@@ -11,6 +11,7 @@ from graphbox.models.click_fields import FieldBatch
 from graphbox.models.click_network import ClickNetwork, ClickShape
 from graphbox.models.dcn import DCN, CrossLayer
 from graphbox.models.deepfm import DeepFM, pairwise_products
+from graphbox.models.mmoe import MMoE
 from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
 
@@ -69,7 +70,8 @@ def logits(network: ClickNetwork, given: FieldBatch) -> np.ndarray:
     with torch.no_grad():
         network.bias.fill_(0.25)
     found: Tensor = network(network.fetch(given), given.numbers)
-    return found.detach().numpy()
+    assert found.shape == (len(given), 1)
+    return found.detach().numpy()[:, 0]
 
 
 def weight(layer: torch.nn.Module) -> np.ndarray:
@@ -150,7 +152,7 @@ def test_wide_and_deep_is_a_linear_model_with_crosses_and_a_network() -> None:
     np.testing.assert_allclose(found, 0.25 + wide + deep + numbers, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [DeepFM, DCN, WideAndDeep])
+@pytest.mark.parametrize("kind", [DeepFM, DCN, WideAndDeep, MMoE])
 def test_values_that_were_never_learnt_count_as_nothing(kind: type[ClickNetwork]) -> None:
     network, given = make(kind), batch()
     logits(network, given)  # which gives every value a row

@@ -54,7 +54,7 @@ COLUMNS = {"seen": slots(HISTORIES), "item": categories(*TARGETS), "price": Colu
 
 def batch() -> FieldBatch:
     rows = FIELDS.prepare(COLUMNS)
-    return FIELDS.batch(rows, FIELDS.scale_of([(rows, np.array([True, False, True, False]))], 4))
+    return FIELDS.batch(rows, FIELDS.scale_of([(rows, np.array([[1], [0], [1], [0]], np.int8))], 4))
 
 
 def key(text: str) -> int:
@@ -148,7 +148,7 @@ def reference(model: DIN, given: FieldBatch) -> torch.Tensor:
         for layer in model.deep:
             found = layer(found)
         logits.append(model.bias + (model.head.weight[0] * found).sum())
-    return torch.stack(logits)
+    return torch.stack(logits).unsqueeze(1)
 
 
 def test_the_network_is_that_of_the_paper() -> None:
@@ -208,7 +208,7 @@ def test_no_rows_have_no_logits() -> None:
         given.keys[:0], torch.zeros(1, dtype=torch.int64), given.weights[:0], given.crosses[:, :0],
         given.numbers[:0],
     )  # fmt: skip
-    assert model.eval()(model.fetch(empty), empty.numbers).shape == (0,)
+    assert model.eval()(model.fetch(empty), empty.numbers).shape == (0, 1)
 
 
 def test_a_missing_target_has_a_key_of_its_own() -> None:

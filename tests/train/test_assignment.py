@@ -17,7 +17,7 @@ from graphbox.train.import_path import import_by_path
 from graphbox.train.view import GraphView
 
 STREAMING = {
-    *("dcn", "deepfm", "din", "wide_and_deep", "deepwalk", "matrix_factorization", "node2vec"),
+    *("dcn", "deepfm", "din", "mmoe", "wide_and_deep", "deepwalk", "matrix_factorization", "node2vec"),
     "temporal",
 }
 

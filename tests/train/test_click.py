@@ -175,7 +175,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(
             run(graph, split, tmp_path / "parts", config, resume=True, stop=StopAfter(batches))
     parts = run(graph, split, tmp_path / "parts", config, resume=True)
     run(graph, split, tmp_path / "parts", config, resume=True)  # of which nothing is left to do
-    log = LogRows(GraphView(graph, split), "row", whole.click.fields, split.fold >= 0, split.labels)
+    log = LogRows(GraphView(graph, split), "row", whole.click.fields, split.fold >= 0, split.all_labels())
     np.testing.assert_array_equal(whole.click.predict_log(log), parts.click.predict_log(log))
     for name, table in whole.click.network.tables().items():
         other = parts.click.network.tables()[name]
@@ -246,11 +246,11 @@ def model(graph: Graph, split: ClickSplit, tmp_path_factory: pytest.TempPathFact
 
 
 def test_rows_of_tables_get_the_probabilities_of_the_log(graph: Graph, split: ClickSplit, model: Any) -> None:
-    log = LogRows(GraphView(graph, split), "row", model.fields, split.fold >= 0, split.labels)
+    log = LogRows(GraphView(graph, split), "row", model.fields, split.fold >= 0, split.all_labels())
     table = pa.table({name: list(values) for name, values in log_table().items() if name != "clicked"})
     found = model.predict(table)
     assert (found.dtype, len(found)) == (np.float32, ROWS)
-    np.testing.assert_allclose(found, model.predict_log(log), rtol=1e-5)
+    np.testing.assert_allclose(found, model.predict_log(log)[:, 0], rtol=1e-5)
     assert ((found > 0) & (found < 1)).all()
 
 
@@ -379,7 +379,9 @@ def test_random_choices_for_different_ends_have_streams_of_their_own(
     trainer.begin_epoch(0)
     trainer.train_batch(0, 0)
     assert len(drawn) == len(set(drawn)) == 2  # parameters, and the first dropout
-    batches = ShuffledBatches(trainer._rows(GraphView(graph, split), split.fold >= 0, split.labels), 9, 0, 0)
+    batches = ShuffledBatches(
+        trainer._rows(GraphView(graph, split), split.fold >= 0, split.all_labels()), 9, 0, 0
+    )
     of_blocks, of_rows = batches._generator(), batches._generator(0)
     assert not np.array_equal(of_blocks.permutation(50), of_rows.permutation(50))
 
@@ -390,7 +392,7 @@ def test_batches_are_all_rows_once_in_an_order_of_their_own(
     monkeypatch.setattr("graphbox.train.click.rows.BLOCK_ROWS", 64)
     monkeypatch.setattr("graphbox.train.click.rows._WINDOW_BLOCKS", 3)
     fields = trainer_of(graph, split)._fields
-    log = LogRows(GraphView(graph, split), "row", fields, split.is_in("train"), split.labels)
+    log = LogRows(GraphView(graph, split), "row", fields, split.is_in("train"), split.all_labels())
     prices = graph.feature("row", "price").astype(float)
 
     def rows_of(epoch: int, seed: int = 0) -> list[np.ndarray[Any, Any]]:

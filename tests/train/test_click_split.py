@@ -108,15 +108,13 @@ def test_a_column_says_the_part_and_is_not_seen(graph: Graph) -> None:
 
 
 def test_one_category_is_positive_or_not_as_the_task_says() -> None:
-    kinds: dict[str, Any] = {"kind": "click", "node_type": "row", "label": "answer"}
     no = FeatureSpec("categorical", categories=("no",))
     with pytest.raises(DataError, match="two categories, received 1: no") as error:
-        ClickLabel.of(ClickTaskConfig(**kinds), no)  # it would be positive now, and `yes` when that comes
+        ClickLabel.of("row", "answer", None, no)  # it would be positive now, and `yes` when that comes
     assert "`positive`" in str(error.value.hint)
-    label = ClickLabel.of(ClickTaskConfig(**kinds, positive="yes"), no)
-    positive, known = label.read(Column("categorical", np.array([0, 0, -1], np.int32), pa.array(["no"])))
-    assert positive.tolist() == [False] * 3
-    assert known.tolist() == [True, True, False]
+    label = ClickLabel.of("row", "answer", "yes", no)
+    labels = label.read(Column("categorical", np.array([0, 0, -1], np.int32), pa.array(["no"])))
+    assert labels.tolist() == [0, 0, -1]
 
 
 def test_rows_of_nobody_are_no_group(graph: Graph) -> None:

@@ -122,6 +122,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dcn": ("clicks", {"kind": "dcn", **_CLICKS, "average_decay": 0.9}),
     "wide_and_deep": ("clicks", {"kind": "wide_and_deep", **_CLICKS, "crosses": [["user", "item"]]}),
     "din": ("clicks", {"kind": "din", **_CLICKS, "interests": [{"history": "tags", "target": "item"}]}),
+    "mmoe": ("clicks", {"kind": "mmoe", **_CLICKS, "experts": 2}),
 } | {
     kind: ("facts", {"kind": kind, "dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24})
     for kind in ("distmult", "complex", "transe", "rotate")

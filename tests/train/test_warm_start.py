@@ -124,6 +124,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "dcn": {"kind": "dcn", **CLICK},
     "wide_and_deep": {"kind": "wide_and_deep", "crosses": [["city", "taste"]], **CLICK},
     "din": {"kind": "din", "interests": [{"history": "visited", "target": "city"}], "window": 2, **CLICK},
+    "mmoe": {"kind": "mmoe", "experts": 2, "tower": [4], **CLICK},
 }
 
 

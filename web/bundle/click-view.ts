@@ -1,11 +1,11 @@
 import type { ClickModel, Prediction } from "./click.ts";
 import type { ExampleInput, FieldSpec } from "./description.ts";
-import { element } from "./elements.ts";
+import { element, table } from "./elements.ts";
 import type { Text } from "./texts.ts";
 
 const DIGITS = 4;
 
-/** A form with the columns of a row, and its probability; the address of the page names the values. */
+/** A form with the columns of a row, and its probabilities; the address of the page names the values. */
 export class ClickView {
   private readonly inputs = new Map<string, HTMLInputElement | HTMLSelectElement>();
   private readonly answer = element("section", { ariaLive: "polite" });
@@ -80,11 +80,19 @@ export class ClickView {
     return data.map(String).join(", ");
   }
 
-  private showAnswer({ probability, unseen }: Prediction, ms: number): void {
-    const value = element("data", { value: String(probability) }, probability.toPrecision(DIGITS));
+  private showAnswer({ probabilities, unseen }: Prediction, ms: number): void {
+    const values = probabilities.map((each) =>
+      element("data", { value: String(each) }, each.toPrecision(DIGITS)),
+    );
+    const { labels } = this.model.form;
     this.answer.replaceChildren(
       element("h2", {}, this.text("predicted")),
-      element("p", { className: "result" }, value),
+      labels === undefined
+        ? element("p", { className: "result" }, values[0]!)
+        : table(
+            [this.text("label"), this.text("probability")],
+            labels.map((label, i) => [label, values[i]!]),
+          ),
       ...(unseen.length > 0
         ? [element("p", {}, this.text("unseen", { columns: unseen.join(", ") }))]
         : []),

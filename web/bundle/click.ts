@@ -8,18 +8,19 @@ import { Rows } from "./rows.ts";
 const FARTHEST_DEVIATIONS = 5;
 
 export interface Prediction {
-  probability: number;
-  /** Columns of whose values none was learnt; they add nothing to the probability. */
+  /** Of each label: one, or in the order of `form.labels`. */
+  probabilities: number[];
+  /** Columns of whose values none was learnt; they add nothing to the probabilities. */
   unseen: string[];
 }
 
-/** A model that turns a row of columns into a probability, as `graphbox/deploy/click.py` does. */
+/** A model that turns a row of columns into the probability of each label, as `graphbox/deploy/click.py` does. */
 export class ClickModel {
   private constructor(
     readonly form: FieldsForm,
     private readonly tables: ReadonlyMap<string, KeyedRows>,
     private readonly program: Program,
-    private readonly output: string,
+    private readonly outputs: string[],
   ) {}
 
   static async load(
@@ -35,10 +36,11 @@ export class ClickModel {
     }
     const { path, outputs } = description.onnx!;
     const program = await Program.open(await files.bytes(path));
-    return new ClickModel(form, tables, program, outputs[0]!.name);
+    const names = outputs.slice(0, form.labels?.length ?? 1).map(({ name }) => name);
+    return new ClickModel(form, tables, program, names);
   }
 
-  /** The probability of a row; its columns are text. Throws a `Problem` that names a wrong one. */
+  /** The probabilities of a row; its columns are text. Throws a `Problem` that names a wrong one. */
   async predict(row: Record<string, string>): Promise<Prediction> {
     const { form } = this;
     const values = form.fields.map((field) => readField(field, row[field.name] ?? ""));
@@ -68,7 +70,7 @@ export class ClickModel {
     }
     const outputs = await this.program.run(feeds);
     return {
-      probability: (outputs[this.output]!.data as Float32Array)[0]!,
+      probabilities: this.outputs.map((name) => (outputs[name]!.data as Float32Array)[0]!),
       unseen: names.filter((name) => unseen.has(name)),
     };
   }

@@ -89,6 +89,8 @@ export interface FieldsForm {
   crosses: string[][];
   tables: Record<string, { input: string; crosses: boolean }>;
   numbers: string | null;
+  /** Of several: what each probability is of, in the order of the ONNX outputs. */
+  labels?: string[];
 }
 
 export interface TriplesForm {

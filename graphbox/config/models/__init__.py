@@ -7,6 +7,7 @@ from graphbox.config.models.clicks import (
     DCNConfig,
     DeepFMConfig,
     DINConfig,
+    MMoEConfig,
     WideAndDeepConfig,
 )
 from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
@@ -53,6 +54,7 @@ __all__ = [
     "KnowledgeGraphSection",
     "LightGCNConfig",
     "LineConfig",
+    "MMoEConfig",
     "MatrixFactorizationConfig",
     "Metapath2VecConfig",
     "MlpConfig",

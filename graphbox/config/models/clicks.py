@@ -1,4 +1,4 @@
-"""Models of clicks over the features of rows: DeepFM, DCN-v2, Wide & Deep, DIN."""
+"""Models of clicks over the features of rows: DeepFM, DCN-v2, Wide & Deep, DIN, MMoE."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     NETWORK: ClassVar[str]
     """Import path of the kind's :class:`graphbox.models.click_network.ClickNetwork`."""
+    LEARNS_ALL_LABELS: ClassVar[bool] = False
+    """Whether the network has a logit for each label of the task; else it has one, of the first."""
     DIVIDES: ClassVar[bool] = True
     PREDICTS: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
@@ -126,6 +128,16 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     def event_floats(self) -> int:
         """Number of floats that the network computes for an event."""
         return 0
+
+    @property
+    def label_weights(self) -> Mapping[str, float]:
+        """Weights of labels in the loss; of those that are left out 1."""
+        return {}
+
+    @property
+    def num_networks(self) -> int:
+        """How many networks with layers of the widths ``hidden`` there are."""
+        return 1
 
 
 class DeepFMConfig(ClickModelSection):
@@ -221,3 +233,34 @@ class DINConfig(ClickModelSection):
     def event_floats(self) -> int:
         """See :attr:`ClickModelSection.event_floats`."""
         return 5 * self.dim + 2 * sum(self.attention)
+
+
+class MMoEConfig(ClickModelSection):
+    """Experts that all labels of a task share, mixed by a gate for each label (MMoE, Ma et al., KDD 2018)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.mmoe:MMoE"
+    LEARNS_ALL_LABELS: ClassVar[bool] = True
+
+    kind: Literal["mmoe"]
+    """Kind of model."""
+    experts: PositiveInt = 4
+    """Number of experts: networks with layers of the widths `hidden`."""
+    tower: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32,)
+    """Widths of the layers of each label's own network, above the mixture of experts."""
+    loss_weights: dict[str, PositiveFloat] = Field(default_factory=dict)
+    """Weights of labels in the loss, by label; of those that are left out 1."""
+
+    @property
+    def label_weights(self) -> Mapping[str, float]:
+        """See :attr:`ClickModelSection.label_weights`."""
+        return self.loss_weights
+
+    @property
+    def network_arguments(self) -> Mapping[str, Any]:
+        """See :attr:`ClickModelSection.network_arguments`."""
+        return {"experts": self.experts, "tower": self.tower}
+
+    @property
+    def num_networks(self) -> int:
+        """See :attr:`ClickModelSection.num_networks`."""
+        return self.experts

@@ -14,7 +14,7 @@ from pydantic import Field
 from graphbox.config.tasks import classify, click, complete, predict_links, recommend
 from graphbox.config.tasks import next as next_event
 from graphbox.config.tasks.classify import ClassifyTaskConfig
-from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
+from graphbox.config.tasks.click import ClickTaskConfig, FurtherLabelConfig, RowTimeSplitConfig
 from graphbox.config.tasks.complete import CompleteTaskConfig
 from graphbox.config.tasks.next import NextTaskConfig
 from graphbox.config.tasks.predict_links import PredictLinksTaskConfig
@@ -33,6 +33,7 @@ __all__ = [
     "ClassifyTaskConfig",
     "ClickTaskConfig",
     "CompleteTaskConfig",
+    "FurtherLabelConfig",
     "GivenSplitConfig",
     "HeldOutFractions",
     "LeaveLastOutSplitConfig",

@@ -26,6 +26,16 @@ class RowTimeSplitConfig(Section):
     """Number or integer of a row that says when it came to be; models do not read it unless they name it."""
 
 
+class FurtherLabelConfig(Section):
+    """A further label of the same rows, such as whether what was clicked was bought."""
+
+    label: str
+    """Boolean or two-valued categorical feature. A row without a value does not count for this label, neither
+    in training nor in the report."""
+    positive: str | None = None
+    """The category that is positive, as `positive` of the task."""
+
+
 class ClickTaskConfig(HeldOutFractions):
     """Predict the probability that a row of a log is positive: that an impression is clicked."""
 
@@ -42,6 +52,9 @@ class ClickTaskConfig(HeldOutFractions):
     positive: str | None = None
     """The category that means a click, where the label is categorical; without it the second one of the two
     in ascending order, such as 1 of 0 and 1."""
+    also: tuple[FurtherLabelConfig, ...] = ()
+    """Further labels of the rows. Models of kind `mmoe` learn all labels, the other kinds the first alone; no
+    model of this task reads any of them."""
     group: str | None = None
     """Categorical or integer feature that says whose a row is, such as the user: the report has the area
     under the curve within groups (GAUC), those rows left out that have no value."""
@@ -54,12 +67,24 @@ class ClickTaskConfig(HeldOutFractions):
     on the same features."""
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels, the first one first."""
+        return (self.label, *(each.label for each in self.also))
+
+    @property
     def deciding_metric(self) -> str:
-        """The figure of the report that says which of two models is better."""
+        """The figure of the report that says which of two models is better: of the first label."""
         return "auc"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        twice = [label for place, label in enumerate(self.labels) if label in self.labels[:place]]
+        if twice:
+            raise PydanticCustomError(
+                "duplicate",
+                "expected each label once, received `{name}` more than once",
+                {"name": twice[0], "hint": "leave it out of `also`"},
+            )
         if not isinstance(self.split, GivenSplitConfig):
             return self
         if self.test_fraction != type(self).model_fields["test_fraction"].default:

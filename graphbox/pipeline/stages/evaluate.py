@@ -151,7 +151,7 @@ def evaluate_deployed(
     ):
         fields = ClickFields(model.fields.fields, model.fields.crosses)
         return evaluate_probabilities(
-            graph, split, task, fields, lambda rows: model.predict_rows(rows).probability, fold
+            graph, split, task, fields, lambda rows: model.predict_rows(rows).probabilities, fold
         )
     if isinstance(model, DeployedKnowledgeGraph) and isinstance(split, CompleteSplit):
         num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}

@@ -229,7 +229,7 @@ def _export_click(
     if trained.click is None or not isinstance(split, ClickSplit):
         raise UsageError(f"expected a model of a task of kind click, received `{trained.name}`")
     view = GraphView(graph, split, "test")
-    log = LogRows(view, split.node_type, trained.click.fields, split.is_in("test"), split.labels)
+    log = LogRows(view, split.node_type, trained.click.fields, split.is_in("test"), split.all_labels())
     columns = log.some_columns(bounds.rows)
     return export_click(
         trained.click, columns, new, bounds, node_type=trained.node_type, list_separator=list_separator

@@ -13,8 +13,9 @@ from graphbox.config import ClickTaskConfig, ModelSection, kinds_that
 from graphbox.errors import UsageError
 from graphbox.fields import Rows, take_rows
 from graphbox.graph import Graph
-from graphbox.metrics import UNWATCHED, Measure, Watch, click_report
+from graphbox.metrics import UNWATCHED, Measure, Watch
 from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields
+from graphbox.train.click.labels import labels_report
 from graphbox.train.click.rows import LogRows
 from graphbox.train.click.trainer import row_groups, unread_features
 from graphbox.train.tasks import ClickSplit, Fold
@@ -65,20 +66,21 @@ def evaluate_probabilities(
     fold: Fold = "test",
     watch: Watch = UNWATCHED,
 ) -> Metrics:
-    """Measure the probabilities that ``predict`` gives the rows of a fold.
+    """Measure the probabilities that ``predict`` gives the rows of a fold, by label.
 
     Args:
         graph: the whole graph.
         split: the split of the task.
         task: the task's section of the run file.
         fields: what is read of a row.
-        predict: returns the probability of each prepared row, float32 [rows].
+        predict: returns the probabilities of each prepared row, float32 [rows, labels]: of the first label of
+            the task, or of all.
         fold: validation or test.
         watch: receives the number of rows predicted, and may stop the measurement.
     """
     view = GraphView(graph, split, fold)
-    log = LogRows(view, split.node_type, fields, split.is_in(fold), split.labels)
-    parts, done = [np.zeros(0, np.float32)], 0
+    log = LogRows(view, split.node_type, fields, split.is_in(fold), split.all_labels())
+    parts, done = [], 0
     for rows, _ in log.windows():
         watch.check()
         parts.append(predict(rows))
@@ -94,7 +96,10 @@ def click_baselines(
     fold: Fold,
     seed: int,  # noqa: ARG001 - the interface of baselines
 ) -> dict[str, Measure]:
-    """Return the measurements of the task's baselines by name; each learns from the folds before ``fold``."""
+    """Return the measurements of the task's baselines by name; each learns from the folds before ``fold``.
+
+    They predict each label by itself.
+    """
     learnt: tuple[Fold, ...] = ("train", "validation") if fold == "test" else ("train",)
     baselines: Mapping[str, Callable[[LogRows, LogRows], NDArray[np.float32]]] = {
         "prior": _prior,
@@ -102,13 +107,14 @@ def click_baselines(
     }
     specs = view.features(task.node_type)
     fields = ClickFields(choose_fields(specs, None, unread_features(task), f"node type {task.node_type}"))
+    labels = split.all_labels()
     known, asked = (
-        LogRows(view, task.node_type, fields, split.is_in(*folds), split.labels)
-        for folds in (learnt, (fold,))
+        LogRows(view, task.node_type, fields, split.is_in(*folds), labels) for folds in (learnt, (fold,))
     )
 
     def measure(name: str, _: Watch) -> Metrics:
-        return _report(view, split, task, fold, baselines[name](known, asked))
+        of_labels = [baselines[name](known.with_label(number), asked) for number in range(len(task.labels))]
+        return _report(view, split, task, fold, np.stack(of_labels, axis=1))
 
     return {name: partial(measure, name) for name in task.baselines}
 
@@ -117,16 +123,17 @@ def _report(
     view: GraphView, split: ClickSplit, task: ClickTaskConfig, fold: Fold, probabilities: NDArray[np.float32]
 ) -> Metrics:
     chosen = split.is_in(fold)
-    return click_report(split.labels[chosen], probabilities, row_groups(view, task, chosen))
+    names = task.labels[: probabilities.shape[1]]
+    return labels_report(names, split.all_labels()[chosen], probabilities, row_groups(view, task, chosen))
 
 
 def _prior(known: LogRows, asked: LogRows) -> NDArray[np.float32]:
     """Return the share of positives, for every row."""
-    return np.full(len(asked), known.labels[known.chosen].mean(), np.float32)
+    return np.full(len(asked), known.chosen_labels().mean(), np.float32)
 
 
 def _logistic_regression(known: LogRows, asked: LogRows) -> NDArray[np.float32]:
-    """Return the probabilities of a logistic regression with an L2 penalty of strength 1.
+    """Return the probabilities of a logistic regression of the first label, with an L2 penalty of strength 1.
 
     It reads the fields that models read: a column for each key, by a hash of 18 bits, and the standardized
     numbers. It learns from about 262,144 rows at most, evenly spaced among the positive ones and among the
@@ -136,7 +143,8 @@ def _logistic_regression(known: LogRows, asked: LogRows) -> NDArray[np.float32]:
     step = -(-len(known) // _MOST_ROWS)
     parts, labels = [], []
     done = np.zeros(2, np.int64)
-    for rows, positive in known.windows():
+    for rows, given in known.windows():
+        positive = given[:, 0] == 1
         of_kind = [np.flatnonzero(positive == kind) for kind in (False, True)]
         index = np.sort(
             np.concatenate([each[-n % step :: step] for each, n in zip(of_kind, done, strict=True)])

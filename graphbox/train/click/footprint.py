@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from graphbox.config import ClickModelSection
+from graphbox.config import ClickModelSection, ClickTaskConfig
 from graphbox.train.plan.accesses import DegreeModel, table_rows
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows
 from graphbox.train.plan.placement import DataPart
@@ -21,14 +21,17 @@ class ClickFootprint(Footprint[ClickModelSection]):
         """See :meth:`Footprint.demand`."""
         model, (node_type, _) = self.model, self.ends
         known, rows = self.counts.values.get(node_type, {}), self.counts.nodes.get(node_type, 0)
-        values, _ = self._values()
+        values, features = self._values()
         combined = sum(min(rows, prod(known.get(name, 32) for name in cross)) for cross in model.combinations)
         by_value = 20.0 + 15.0 * model.dim
         batch = 66.0 * model.batch_size * model.dim
         table = by_value * values + 110.0 * combined - self.bytes_on_disk(2 * values, model.dim)
         # Of two windows of the log, one of which is read ahead with its copies; and of a batch's attention.
         events = model.events * (30.0 * min(rows, _HELD_ROWS) + 10.0 * model.batch_size * model.event_floats)
-        return Demand(92 * MEGABYTE + batch + events + table, 0.0, table)
+        # Of each further network the parameters, with gradients and moments, and a batch's layers.
+        network = 16.0 * features * model.dim * model.hidden[0] + 20.0 * model.batch_size * sum(model.hidden)
+        networks = (model.num_networks - 1) * network
+        return Demand(92 * MEGABYTE + batch + events + networks + table, 0.0, table)
 
     def table_rows(self) -> list[TableRows]:
         """See :meth:`Footprint.table_rows`: a value has a row when it comes."""
@@ -40,7 +43,10 @@ class ClickFootprint(Footprint[ClickModelSection]):
         """See :meth:`Footprint.device_bytes`."""
         fields = max(1, sum(map(len, self.counts.values.values())))
         events = 10.0 * self.model.events * self.model.event_floats
-        return self.device_bytes_of(self.model.batch_size * (16.5 * self.model.dim * fields + events))
+        networks = 10.0 * (self.model.num_networks - 1) * sum(self.model.hidden)
+        return self.device_bytes_of(
+            self.model.batch_size * (16.5 * self.model.dim * fields + events + networks)
+        )
 
     def parts(self, degrees: DegreeModel) -> list[DataPart]:  # noqa: ARG002
         """See :meth:`Footprint.parts`."""
@@ -52,7 +58,8 @@ class ClickFootprint(Footprint[ClickModelSection]):
         return [table_rows("rows of values", dim, "adagrad", of_values, accesses_of_value, known_by)]
 
     def _values(self) -> tuple[int, int]:
-        """Return the number of values of all features that are read, and of these features, the label too."""
+        """Return the number of values of all features that are read, and of these features, labels too."""
         known = self.counts.values.get(self.ends[0], {})
         read = set(known) if self.model.features is None else set(self.model.features) & set(known)
-        return sum(known[name] for name in read - {getattr(self.task, "label", "")}), len(read)
+        labels = self.task.labels if isinstance(self.task, ClickTaskConfig) else ()
+        return sum(known[name] for name in read - set(labels)), len(read)

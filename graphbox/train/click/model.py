@@ -64,10 +64,11 @@ def _with_histories(config: ClickModelSection, fields: dict[str, Field], where: 
 
 
 def make_network(
-    config: ClickModelSection, fields: ClickFields, tables: Mapping[str, EmbeddingTable]
+    config: ClickModelSection, fields: ClickFields, tables: Mapping[str, EmbeddingTable], labels: int
 ) -> ClickNetwork:
-    """Return the network of a model's section over some tables."""
-    return _network_class(config)(network_shape(config, fields), tables, **config.network_arguments)
+    """Return the network of a model's section over some tables, for a number of labels."""
+    shape = network_shape(config, fields, labels)
+    return _network_class(config)(shape, tables, **config.network_arguments)
 
 
 def table_dims(config: ClickModelSection, fields: ClickFields) -> dict[str, int]:
@@ -80,8 +81,8 @@ def _network_class(config: ClickModelSection) -> type[ClickNetwork]:
     return found
 
 
-def network_shape(config: ClickModelSection, fields: ClickFields) -> ClickShape:
-    """Return the sizes of a model's section."""
+def network_shape(config: ClickModelSection, fields: ClickFields, labels: int = 1) -> ClickShape:
+    """Return the sizes of a model's section, for a number of labels."""
     bags = fields.bags
     return ClickShape(
         fields=sum(map(len, bags.values())),
@@ -91,30 +92,38 @@ def network_shape(config: ClickModelSection, fields: ClickFields) -> ClickShape:
         dropout=config.dropout,
         row_dropout=config.row_dropout,
         bags=bags,
+        labels=labels,
     )
 
 
 class ClickModel:
-    """Tells the probability that rows are clicked.
+    """Tells the probability that rows are clicked, and of further labels where it learnt these.
 
     Args:
         config: the model's section of the run file.
         fields: makes fields of features.
         scale: of numbers.
         network: the network, trained.
+        labels: names of the labels, of a model that learnt several; else empty.
     """
 
     def __init__(
-        self, config: ClickModelSection, fields: ClickFields, scale: NumberScale, network: ClickNetwork
+        self,
+        config: ClickModelSection,
+        fields: ClickFields,
+        scale: NumberScale,
+        network: ClickNetwork,
+        labels: tuple[str, ...] = (),
     ) -> None:
         self.config = config
         self.fields = fields
         self.scale = scale
         self.network = network.eval()
+        self.labels = labels
         self._batch_rows = _BATCH_ROWS // (1 + config.events // _CHEAP_EVENTS)
 
     def predict(self, table: TableLike) -> NDArray[np.float32]:
-        """Return the probability of each row of a table: float32 [rows].
+        """Return the probability of each row of a table: float32 [rows], of several labels [rows, labels].
 
         Columns are called and read as those of the features that the model was trained on; others are passed
         over. Values that were never learnt count as nothing.
@@ -128,11 +137,12 @@ class ClickModel:
         """
         parts = read_feature_rows(table, self.fields.fields)
         found = (self.predict_rows(self.fields.prepare(part.columns)) for part in parts)
-        return np.concatenate([np.zeros(0, np.float32), *found])
+        probabilities = np.concatenate([self._no_rows(), *found])
+        return probabilities if self.labels else probabilities[:, 0]
 
     @torch.no_grad()
     def predict_log(self, log: LogRows, processes: TrainingProcesses = ALONE) -> NDArray[np.float32]:
-        """Return the probability of each row of a log, in order: float32 [rows].
+        """Return the probabilities of each row of a log, in order: float32 [rows, labels].
 
         Several processes, which all call this, divide the log; each gets all, the bits that one finds.
         """
@@ -145,21 +155,24 @@ class ClickModel:
             nothing = self._batch(take_rows(log.read(windows[0][:1])[0], np.zeros(0, np.int64)))
             for _ in range(max(batches) - batches[processes.rank]):
                 self.network.fetch(nothing)
-        found = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *own]))
+        found = torch.from_numpy(np.concatenate([self._no_rows(), *own]))
         counts = [sum(rows[part]) for part in parts]
         return processes.gather_rows("probabilities", found, counts).numpy()
 
     @torch.no_grad()
     def predict_rows(self, rows: Rows) -> NDArray[np.float32]:
-        """Return the probability of each prepared row: float32 [rows]."""
+        """Return the probabilities of each prepared row: float32 [rows, labels]."""
         count = row_count(rows)
-        found = [np.zeros(0, np.float32)]
+        found = [self._no_rows()]
         self.network.eval()
         for start in range(0, count, self._batch_rows):
             batch = self._batch(take_rows(rows, np.arange(start, min(start + self._batch_rows, count))))
             logits = self.network(self.network.fetch(batch), batch.numbers)
             found.append(torch.sigmoid(logits).cpu().numpy())
         return np.concatenate(found)
+
+    def _no_rows(self) -> NDArray[np.float32]:
+        return np.zeros((0, self.network.shape.labels), np.float32)
 
     def _batch(self, rows: Rows) -> FieldBatch:
         batch: FieldBatch = moved(self.fields.batch(rows, self.scale), self.network.bias.device)
@@ -178,6 +191,7 @@ def save_click_model(model: ClickModel, folder: Path) -> None:
     header = {
         "section": model.config.model_dump(mode="json"),
         "fields": [asdict(field) for field in model.fields.fields],
+        "labels": model.labels,
     }
     with write_atomically(folder / "model.json") as stream:
         stream.write(json.dumps(header, indent=1).encode())
@@ -195,13 +209,14 @@ def load_click_model(folder: Path) -> ClickModel:
         raise ValueError(f"a model of kind {config.kind}")
     fields = make_fields(config, tuple(Field(**each) for each in header["fields"]))
     tables = {name: EmbeddingTable.load(folder / "tables" / name) for name in table_dims(config, fields)}
-    network = make_network(config, fields, tables)
+    labels = tuple(header.get("labels", ()))  # runs of earlier releases have none
+    network = make_network(config, fields, tables, max(1, len(labels)))
     tensors = load_file(folder / "model.safetensors")
     scale = scale_from_tensors(
         {name.removeprefix("scale."): value for name, value in tensors.items() if name.startswith("scale.")}
     )
     set_network_values(network, {name.removeprefix("model."): value for name, value in tensors.items()})
-    return ClickModel(config, fields, scale, network)
+    return ClickModel(config, fields, scale, network, labels)
 
 
 def network_values(network: ClickNetwork) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ A log may be larger than memory. What is in memory is a window of blocks, and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from graphbox.fields import Rows, take_rows
 from graphbox.graph.columns import Column, stacked
 from graphbox.models.click_fields import ClickFields
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
+from graphbox.train.click.labels import UNKNOWN
 from graphbox.train.view import GraphView
 
 BLOCK_ROWS = 8192
@@ -24,7 +25,8 @@ _WINDOW_BLOCKS = 32
 _SPREAD_BLOCKS = 8
 _MEASURED_ROWS = 32_768
 
-Window = tuple[Rows, NDArray[np.bool_]]
+Window = tuple[Rows, NDArray[np.int8]]
+"""Prepared rows, and their labels: int8 [rows, labels]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +34,11 @@ class LogRows:
     """Some rows of a log, with their labels.
 
     Attributes:
-        view: the graph; the label may be hidden in it.
+        view: the graph; the labels may be hidden in it.
         node_type: whose nodes the rows are.
         fields: what is read of a row.
         chosen: bool [n], which of the nodes ``first`` to ``first + n - 1`` these are.
-        labels: bool [n], which are positive.
+        labels: int8 [n, labels], 1 positive, 0 negative, -1 unknown.
         first: see ``chosen``.
     """
 
@@ -44,11 +46,20 @@ class LogRows:
     node_type: str
     fields: ClickFields
     chosen: NDArray[np.bool_]
-    labels: NDArray[np.bool_]
+    labels: NDArray[np.int8]
     first: int = 0
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.chosen))
+
+    def with_label(self, number: int) -> LogRows:
+        """Return the rows that have one of the labels, with that one alone."""
+        labels = self.labels[:, number : number + 1]
+        return replace(self, chosen=self.chosen & (labels[:, 0] != UNKNOWN), labels=labels)
+
+    def chosen_labels(self) -> NDArray[np.int8]:
+        """Return the labels of these rows, in order: int8 [rows, labels]."""
+        return self.labels[self.chosen]
 
     def block_sizes(self) -> NDArray[np.int64]:
         """Return the number of rows in each block: int64 [blocks]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,16 +12,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import ClickModelSection, ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfig
-from graphbox.errors import UsageError
+from graphbox.errors import UsageError, did_you_mean
 from graphbox.fields import Lists, NumberScale, Rows, row_count
-from graphbox.metrics import click_report
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableModule
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
-from graphbox.train.click.labels import ClickLabel
+from graphbox.train.click.labels import UNKNOWN, labels_report, read_labels
 from graphbox.train.click.model import (
     ClickModel,
     make_fields,
@@ -51,7 +49,7 @@ _MODEL = "model."
 
 
 ClickBatch = tuple[FieldBatch, Tensor]
-"""The fields of rows, and their labels: float32 [rows]."""
+"""The fields of rows, and their labels: float32 [rows, labels], -1 where one is unknown."""
 
 
 class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
@@ -90,11 +88,21 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         specs = assignment.view.features(task.node_type)
         section = f"models.{assignment.name}"
         where = f"{section}.features"
-        if config.features is not None and task.label in config.features:
+        read = [label for label in task.labels if label in (config.features or ())]
+        if read:
             raise UsageError(
-                f"expected a model that does not read what it is to predict, received one that reads "
-                f"{task.label}",
+                "expected a model that does not read what it is to predict, received one that reads "
+                f"{read[0]}",
                 where=where,
+            )
+        self._labels = task.labels if config.LEARNS_ALL_LABELS else task.labels[:1]
+        self._label_weights = torch.tensor([config.label_weights.get(name, 1.0) for name in self._labels])
+        unknown = [name for name in config.label_weights if name not in self._labels]
+        if unknown:
+            raise UsageError(
+                f"expected weights of the labels {', '.join(self._labels)}, received one of `{unknown[0]}`",
+                where=f"{section}.loss_weights",
+                hint=did_you_mean(unknown[0], self._labels),
             )
         fields = choose_fields(specs, config.features, unread_features(task), where)
         self._fields = make_fields(config, fields, section)
@@ -115,7 +123,7 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
             for number, (name, dim) in enumerate(dims.items())
         }
         with seeded(self._seed, START_STREAM):
-            network = make_network(config, self._fields, self._memory.near(tables))
+            network = make_network(config, self._fields, self._memory.near(tables), len(self._labels))
         self.network: ClickNetwork = network
         self.set_network(network, lambda: [(list(network.parameters()), config.weight_decay)])
         self._scale: NumberScale | None = None
@@ -123,9 +131,10 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         self._log: LogRows | None = None
         if split is not None:
             folds = ("train", "validation") if config.sees_validation else ("train",)
-            self._log = self._rows(assignment.view, split.is_in(*folds), split.labels)
+            labels = split.all_labels()
+            self._log = self._rows(assignment.view, split.is_in(*folds), labels)
             if measures:
-                self._validation = self._rows(assignment.view, split.is_in("validation"), split.labels)
+                self._validation = self._rows(assignment.view, split.is_in("validation"), labels)
         self._is_stream = split is None
         self._batches: ShuffledBatches | None = None
         self._ahead = self._batches_ahead()
@@ -144,12 +153,19 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         return moved(self._ahead.take(epoch, batch, len(batches)), self._device)
 
     def loss(self, drawn: ClickBatch, epoch: int, batch: int) -> tuple[Tensor, int]:  # noqa: ARG002
-        """Return the binary cross-entropy of the labels of a batch's rows."""
+        """Return the binary cross-entropy of a batch's rows: the sum over their known labels.
+
+        A label that few rows have bears on the loss as little as these rows are part of the batch, and the
+        parts of a batch that several processes have add up to it.
+        """
         fields, labels = drawn
         with self._clock.stage("fetch"):
             vectors = self.network.fetch(fields)
         logits = self.network(vectors, fields.numbers)
-        loss = functional.binary_cross_entropy_with_logits(logits, labels)
+        weights = (labels != UNKNOWN) * self._label_weights.to(labels.device)
+        loss = functional.binary_cross_entropy_with_logits(
+            logits, labels.clamp(min=0), weights, reduction="sum"
+        ) / max(len(labels), 1)
         if self._config.row_decay:
             squares = self.network.decayed(vectors).square().sum()
             loss = loss + self._config.row_decay * squares / max(len(labels), 1)
@@ -172,12 +188,16 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         return self._validation is not None and self._scale is not None
 
     def measured(self) -> dict[str, float]:
-        """Return AUC and log loss on the validation part."""
+        """Return AUC and log loss on the validation part, of each label that is learnt."""
         assert self._validation is not None  # noqa: S101 - see measures
         assert self._scale is not None  # noqa: S101 - see measures
         probabilities = self._model(self._scale).predict_log(self._validation, self._processes)
-        report = click_report(self._validation.labels[self._validation.chosen], probabilities)
-        return {f"validation_{name}": float(report[name]) for name in ("auc", "log_loss")}
+        report = labels_report(self._labels, self._validation.chosen_labels(), probabilities)
+        return {
+            f"validation_{figure}": float(value)
+            for figure, value in report.items()
+            if figure.partition(".")[0] in {"auc", "log_loss"}
+        }
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return the fields of a batch, with the labels."""
@@ -187,14 +207,16 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
     # ------------------------------------------------------------------------------ streams
 
     def score_chunk(self, chunk: Chunk) -> ChunkScores | None:
-        """Return the probabilities of the new rows of a chunk that have a label."""
+        """Return the probabilities of the new rows of a chunk that have a label, the first one."""
         log = self._rows_of_chunk(chunk)
         if log is None or self._scale is None:
             return None
         with self._optimization.averaged():
             probabilities = self._model(self._scale).predict_log(log)
         return ChunkScores(
-            log.labels[log.chosen], probabilities, row_groups(chunk.view, self._task, log.chosen, log.first)
+            log.chosen_labels()[:, 0] == 1,
+            probabilities[:, 0],
+            row_groups(chunk.view, self._task, log.chosen, log.first),
         )
 
     def open_chunk(self, chunk: Chunk) -> int:
@@ -209,11 +231,14 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
             return None
         node_type, first, last = self._task.node_type, int(nodes[0]), int(nodes[-1]) + 1
         # Anew for each chunk, as it may bring a further category.
-        label = ClickLabel.of(self._task, chunk.view.features(node_type).get(self._task.label))
-        labels, known = label.read(chunk.view.feature_rows(node_type, self._task.label, first, last))
+        labels = read_labels(
+            self._task,
+            chunk.view.features(node_type),
+            lambda name: chunk.view.feature_rows(node_type, name, first, last),
+        )
         chosen = np.zeros(last - first, bool)
         chosen[nodes - first] = True
-        chosen &= known
+        chosen &= labels[:, 0] != UNKNOWN
         return LogRows(chunk.view, node_type, self._fields, chosen, labels, first) if chosen.any() else None
 
     # -------------------------------------------------------------------------------- state
@@ -274,10 +299,11 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         if self._scale is None:
             self._find_scale()
         assert self._scale is not None  # noqa: S101 - for the type checker
-        network = make_network(self._config, self._fields, self.tables())
+        network = make_network(self._config, self._fields, self.tables(), len(self._labels))
         with self._optimization.averaged():
             set_network_values(network, network_values(self.network))  # on the CPU, where models are kept
-        model = ClickModel(self._config, self._fields, self._scale, network)
+        labels = self._labels if len(self._labels) > 1 else ()
+        model = ClickModel(self._config, self._fields, self._scale, network, labels)
         return TrainedModel(name, "click", self._config.task, self._task.node_type, {}, click=model)
 
     # ------------------------------------------------------------------------------ details
@@ -285,16 +311,19 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
     def _model(self, scale: NumberScale) -> ClickModel:
         return ClickModel(self._config, self._fields, scale, self.network)
 
-    def _rows(self, view: GraphView, chosen: NDArray[np.bool_], labels: NDArray[np.bool_]) -> LogRows:
+    def _rows(self, view: GraphView, chosen: NDArray[np.bool_], labels: NDArray[np.int8]) -> LogRows:
         return LogRows(view, self._task.node_type, self._fields, chosen, labels)
 
     def _find_scale(self) -> None:
         assert self._log is not None  # noqa: S101 - there is a log when batches are trained
         self._check_histories(next(self._log.windows())[0])
         self._scale = self._fields.scale_of(self._log.windows(), len(self._log))
-        rate = min(max(self._scale.positive_rate, 1e-6), 1 - 1e-6)
+        labels = self._log.chosen_labels()[:, : len(self._labels)]
+        positives, known = (labels == 1).sum(axis=0), (labels != UNKNOWN).sum(axis=0)
+        rates = np.where(known > 0, positives / np.maximum(known, 1), 0.5)
+        log_odds = torch.logit(torch.from_numpy(rates).clamp(1e-6, 1 - 1e-6))
         with torch.no_grad():
-            self.network.bias.fill_(math.log(rate / (1 - rate)))
+            self.network.bias.copy_(log_odds.reshape(self.network.bias.shape))
 
     def _check_histories(self, rows: Rows) -> None:
         """Refuse histories that name things otherwise than their targets: nothing would be learnt of either.
@@ -338,7 +367,8 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         if self._scale is None:
             self._find_scale()
         assert self._scale is not None  # noqa: S101 - for the type checker
-        return self._fields.batch(rows, self._scale), torch.from_numpy(labels.astype(np.float32))
+        learnt = labels[:, : len(self._labels)].astype(np.float32)
+        return self._fields.batch(rows, self._scale), torch.from_numpy(learnt)
 
 
 def _row_bytes(dim: int) -> int:
@@ -350,7 +380,7 @@ def unread_features(task: ClickTaskConfig) -> list[str]:
     """Return the features that models read only if they are named."""
     split = task.split
     told_by = split.feature if isinstance(split, GivenSplitConfig | RowTimeSplitConfig) else None
-    return [task.label, *([] if told_by is None else [told_by])]
+    return [*task.labels, *([] if told_by is None else [told_by])]
 
 
 def row_groups(

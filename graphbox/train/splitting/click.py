@@ -11,7 +11,7 @@ from graphbox.config import ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfi
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.table.salt import salted_keys
-from graphbox.train.click.labels import ClickLabel
+from graphbox.train.click.labels import UNKNOWN, read_labels
 from graphbox.train.splitting.parts import (
     IGNORED,
     TRAIN,
@@ -36,8 +36,8 @@ def split_click(
     """Split the rows of the task; see :func:`graphbox.train.make_split`."""
     count = graph.num_nodes(task.node_type)
     specs = graph.features(task.node_type)
-    label = ClickLabel.of(task, specs.get(task.label))
-    labels, known = label.read(graph.feature_rows(task.node_type, task.label, 0, count))
+    labels = read_labels(task, specs, lambda name: graph.feature_rows(task.node_type, name, 0, count))
+    known = labels[:, 0] != UNKNOWN
     known[graph.removed_nodes(task.node_type)] = False
     split = task.split
     if isinstance(split, GivenSplitConfig):
@@ -50,26 +50,41 @@ def split_click(
         fold = fold_of(_row_hash(graph, task.node_type, seed), task)
         hint = "use larger fractions"
     fold = np.where(known, fold, -1).astype(np.int8)
-    if not (labels & known).any() or not (~labels & known).any():
-        hint = "without rows of both kinds there is nothing to learn: look at the column"
-    for position, name in enumerate(FOLDS):
-        positives = int(np.count_nonzero(labels & (fold == position)))
-        negatives = int(np.count_nonzero(fold == position)) - positives
-        if not positives or not negatives:
-            raise DataError(
-                f"expected rows with and without a click in each fold, received {positives:,} and "
-                f"{negatives:,} in {name}",
-                where=f"node type {task.node_type}, label `{task.label}`",
-                hint=hint,
-            )
+    for name, of_rows in zip(task.labels, labels.T, strict=True):
+        _check_folds(of_rows, fold, f"node type {task.node_type}, label `{name}`", hint)
+    positive, further = labels[:, 0] == 1, labels[:, 1:]
+    # Without further labels that of releases that knew none: runs of theirs can be resumed and compared.
+    text = task.model_dump_json(exclude=None if task.also else {"also"})
     return ClickSplit(
         node_type=task.node_type,
         label=task.label,
         split_feature=split.feature if isinstance(split, GivenSplitConfig) else None,
-        labels=labels & known,
+        labels=positive & known,
         fold=fold,
-        digest=digest_of(task.model_dump_json(), seed, labels, fold),
+        also=task.labels[1:],
+        further_labels=further if task.also else None,
+        digest=digest_of(text, seed, positive, fold, further),
     )
+
+
+def _check_folds(labels: NDArray[np.int8], fold: NDArray[np.int8], where: str, hint: str) -> None:
+    """Check that each fold has rows of both kinds.
+
+    Raises:
+        DataError: one has not.
+    """
+    if not (labels == 1).any() or not (labels == 0).any():
+        hint = "without rows of both kinds there is nothing to learn: look at the column"
+    for position, name in enumerate(FOLDS):
+        of_fold = labels[fold == position]
+        positives, negatives = int(np.count_nonzero(of_fold == 1)), int(np.count_nonzero(of_fold == 0))
+        if not positives or not negatives:
+            raise DataError(
+                f"expected rows with and without a click in each fold, received {positives:,} and "
+                f"{negatives:,} in {name}",
+                where=where,
+                hint=hint,
+            )
 
 
 def _row_hash(graph: Graph, node_type: str, seed: int) -> NDArray[np.float64]:

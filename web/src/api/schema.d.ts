@@ -275,7 +275,7 @@ export interface paths {
     put?: never;
     /**
      * Predict
-     * @description Return the probabilities of rows, each given by its own columns.
+     * @description Return the probabilities of rows, each given by its own columns; of several labels that of each.
      */
     post: operations["predict"];
     delete?: never;
@@ -1688,7 +1688,17 @@ export interface components {
      * @description Prediction of a click model for a row.
      */
     Prediction: {
-      /** Probability */
+      /**
+       * Probabilities
+       * @description of each label by its name, where the model has several
+       */
+      probabilities: {
+        [key: string]: number;
+      };
+      /**
+       * Probability
+       * @description of the first label, where the model has several
+       */
       probability: number;
       /**
        * Unseen

@@ -125,6 +125,8 @@ describe("lowerIsBetter", () => {
     ["recall@20", false],
     ["macro_f1", false],
     ["mrr", false],
+    ["log_loss.bought", true],
+    ["auc.dropped", false],
   ])("%s: %s", (key, expected) => {
     expect(lowerIsBetter(key)).toBe(expected);
   });

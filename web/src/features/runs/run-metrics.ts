@@ -78,9 +78,9 @@ export function smooth(values: number[], weight: number): number[] {
 const LOWER_IS_BETTER = /loss|error|perplexity|latency|_ms$|_bytes$|size|drop/;
 const SPEED = /_per_s$/;
 
-/** Whether a smaller value of the metric is the better one. */
+/** Whether a smaller value of the metric is the better one; after a dot is the label it is measured of. */
 export function lowerIsBetter(key: string): boolean {
-  return LOWER_IS_BETTER.test(key);
+  return LOWER_IS_BETTER.test(key.split(".", 1)[0]!);
 }
 
 /** Whether the metric measures quality, so that its best value is worth naming. */
