@@ -38,6 +38,7 @@ from graphbox.config.models import (
     DCNConfig,
     DeepFMConfig,
     DeepWalkConfig,
+    DenseNetworkSection,
     DINConfig,
     DistillationSection,
     DistMultConfig,
@@ -62,6 +63,7 @@ from graphbox.config.models import (
     SkipGramSection,
     TemporalConfig,
     TransEConfig,
+    TwoTowerConfig,
     WideAndDeepConfig,
 )
 from graphbox.config.schema import (
@@ -104,6 +106,7 @@ __all__ = [
     "DataFacts",
     "DeepFMConfig",
     "DeepWalkConfig",
+    "DenseNetworkSection",
     "DistMultConfig",
     "DistillationSection",
     "EdgesConfig",
@@ -154,6 +157,7 @@ __all__ = [
     "TimeSplitConfig",
     "TrackConfig",
     "TransEConfig",
+    "TwoTowerConfig",
     "WideAndDeepConfig",
     "budget_refusal",
     "config_digest",

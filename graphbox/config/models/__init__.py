@@ -11,10 +11,12 @@ from graphbox.config.models.clicks import (
 )
 from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
 from graphbox.config.models.graph_network import (
+    DenseNetworkSection,
     GraphNetworkConfig,
     MlpConfig,
     NetworkConfig,
     NetworkSection,
+    TwoTowerConfig,
 )
 from graphbox.config.models.knowledge_graph import (
     ComplExConfig,
@@ -44,6 +46,7 @@ __all__ = [
     "DINConfig",
     "DeepFMConfig",
     "DeepWalkConfig",
+    "DenseNetworkSection",
     "DistMultConfig",
     "DistillationSection",
     "GRU4RecConfig",
@@ -67,5 +70,6 @@ __all__ = [
     "SkipGramSection",
     "TemporalConfig",
     "TransEConfig",
+    "TwoTowerConfig",
     "WideAndDeepConfig",
 ]

@@ -43,6 +43,9 @@ class ModelSection(Section):
     """Values of `export.NAME.form` for models of the kind, the default first; none where there is no choice
     of stored vectors."""
 
+    ENCODES_CANDIDATES: ClassVar[bool] = False
+    """Whether the vectors of candidates can be exported as an encoder too (`export.NAME.tower`)."""
+
     PARTS_IN_TIME: ClassVar[bool] = False
     """Whether the parts of a task have to follow one another in time."""
 
