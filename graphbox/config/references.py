@@ -200,6 +200,16 @@ class _Checker:
                 + (f" with `form: {form}`" if form else ""),
                 "leave `unknown_ids` out",
             )
+        if export.get("tower", "query") != "query" and not (
+            section.ENCODES_CANDIDATES and served == "encoder"
+        ):
+            able = " or ".join(kinds_that(lambda other: other.ENCODES_CANDIDATES))
+            yield self._problem(
+                ("export", name, "tower"),
+                f"expected an encoder of a model of kind {able} beside `tower: {export['tower']}`, received "
+                f"one of kind {model.get('kind')}" + (f" with `form: {form}`" if form else ""),
+                "leave `tower` out",
+            )
         if form is not None and form not in section.EXPORT_FORMS:
             forms = " or ".join(f"`{each}`" for each in section.EXPORT_FORMS)
             yield self._problem(
@@ -221,6 +231,12 @@ class _Checker:
                 ("compress", name),
                 f"the model `{model_name}` has no task, so what compression costs cannot be measured",
                 f"give it one (`models.{model_name}.task`), or leave the artifact as it is",
+            )
+        if isinstance(export, dict) and export.get("tower") == "candidate":
+            yield self._problem(
+                ("compress", name),
+                "expected an artifact that is measured on its task, received one with `tower: candidate`",
+                "leave the artifact as it is",
             )
 
     def _check_nodes(self) -> Iterator[Problem]:
@@ -435,6 +451,22 @@ class _Checker:
                 )
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
+        yield from self._check_inputs(key, model, task)
+
+    def _check_inputs(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
+        """Yield that the nodes of a type that a model encodes have no inputs."""
+        section = section_of(model.get("kind"))
+        if section is None or not isinstance(task, dict):
+            return
+        ends = (task.get("node_type"), task.get("target_type", task.get("node_type")))
+        for node_type in dict.fromkeys(ends):
+            known, chosen = self._features_of(node_type), _mapping(model, "features")
+            if known is None:
+                continue
+            read = known if model.get("features") is None else chosen.get(str(node_type))
+            refusal = section.input_refusal(str(node_type), bool(read), model.get("embeddings"))
+            if refusal is not None:
+                yield self._problem(key, *refusal)
 
     def _check_start(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         """Yield why a model cannot start from an earlier run."""

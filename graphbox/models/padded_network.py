@@ -57,8 +57,8 @@ def padded_layer_plans(
 class PaddedNetwork(nn.Module):
     """The same function as a ``GraphNetwork`` and its head, of padded neighbour tables.
 
-    The output is the embedding of queries, float32 [B, dim]; of networks of links the vectors of sources,
-    float32 [B, dim + 1]; of networks that classify the embedding, and the probabilities of classes.
+    The output is the embedding of queries, float32 [B, dim]; of networks of links the vectors of sources, or
+    of targets, float32 [B, width]; of networks that classify the embedding, and the probabilities of classes.
 
     Args:
         network: the trained network, in evaluation mode; it is not copied.
@@ -67,6 +67,8 @@ class PaddedNetwork(nn.Module):
         node_type: of the queries.
         weighted: whether there are inputs of edge weights.
         has_several: whether a node can have several classes, each with a probability of its own.
+        encodes_targets: of a network of links, whether the queries are targets; their logits have no
+            popularity then.
     """
 
     def __init__(
@@ -78,9 +80,11 @@ class PaddedNetwork(nn.Module):
         *,
         weighted: bool,
         has_several: bool = False,
+        encodes_targets: bool = False,
     ) -> None:
         super().__init__()
         self._has_several = has_several
+        self._encodes_targets = encodes_targets
         self.network = network
         self._plans = tuple(plans)
         self._row_types = tuple(row_types)
@@ -115,6 +119,6 @@ class PaddedNetwork(nn.Module):
         found = vectors[self._node_type]
         head = self.network.head
         if isinstance(head, LinkScorer):
-            return head.sources(found)
+            return head.targets(found, None) if self._encodes_targets else head.sources(found)
         logits = head(found)
         return found, torch.sigmoid(logits) if self._has_several else torch.softmax(logits, dim=1)

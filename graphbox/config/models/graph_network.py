@@ -298,6 +298,18 @@ class TwoTowerConfig(DenseNetworkSection):
     patience: PositiveInt | None = 10
     """Measurements on the validation part in a row without a better one after which training ends."""
 
+    @classmethod
+    def input_refusal(
+        cls, node_type: str, has_features: bool, embeddings: Collection[str] | None
+    ) -> tuple[str, str] | None:
+        """See :meth:`ModelSection.input_refusal`."""
+        if has_features or embeddings is None or node_type in embeddings:
+            return None
+        return (
+            f"expected features or rows of ids for the tower of `{node_type}`, received neither",
+            f"name features of `{node_type}` under `features`, or `{node_type}` under `embeddings`",
+        )
+
 
 NetworkConfig = GraphNetworkConfig | MlpConfig | TwoTowerConfig
 """Sections of all kinds of networks of nodes."""

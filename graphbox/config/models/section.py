@@ -170,6 +170,22 @@ class ModelSection(Section):
         return None
 
     @classmethod
+    def input_refusal(
+        cls,
+        node_type: str,  # noqa: ARG003
+        has_features: bool,  # noqa: ARG003
+        embeddings: Collection[str] | None,  # noqa: ARG003
+    ) -> tuple[str, str] | None:
+        """Return why models of the kind cannot encode nodes of a type, and what to do; None: they can.
+
+        Args:
+            node_type: one of those that the task is about.
+            has_features: whether the model reads features of it.
+            embeddings: the setting of that name; None: it is left out.
+        """
+        return None
+
+    @classmethod
     def import_paths(cls, values: Mapping[str, Any]) -> dict[str, str]:  # noqa: ARG003
         """Return the settings that are import paths of the user's own code, by key.
 

@@ -370,7 +370,9 @@ class TwoTowerFootprint(_NetworkFootprint[TwoTowerConfig]):
 
     def _links(self) -> int:
         """Return the number of edges of the task's relations."""
-        return sum(self.counts.edges.get((self.ends[0], each, self.ends[1]), 0) for each in self.task.relations)
+        return sum(
+            self.counts.edges.get((self.ends[0], each, self.ends[1]), 0) for each in self.task.relations
+        )
 
     def _batch_numbers(self) -> float:
         """Return the numbers of a batch: features, vectors between layers, and logits."""

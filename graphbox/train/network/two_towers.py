@@ -51,12 +51,10 @@ class TwoTowerTrainer(LinkTrainer):
         )
         self._log_probabilities: dict[int, Tensor] = {}
         for name in self._ends:
-            if self._data[name].sizes.is_empty and name not in self._types_with_rows():
-                raise UsageError(
-                    f"expected features or rows of ids for the tower of {name}, received neither",
-                    where=f"models.{assignment.name}",
-                    hint=f"name features of {name} under `features`, or {name} under `embeddings`",
-                )
+            refusal = config.input_refusal(name, not self._data[name].sizes.is_empty, config.embeddings)
+            if refusal is not None:
+                message, hint = refusal
+                raise UsageError(message, where=f"models.{assignment.name}", hint=hint)
 
     def open_epoch(self, epoch: int) -> int:
         """Shuffle the links and return the number of batches."""
