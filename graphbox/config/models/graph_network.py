@@ -261,7 +261,7 @@ class TwoTowerConfig(DenseNetworkSection):
         "layers": (1, 2, 3),
         "row_dropout": Interval(0.0, 0.6),
         "dropout": Interval(0.0, 0.5),
-        "initial_scale": Interval(5.0, 20.0, logarithmic=True),
+        "initial_scale": Interval(2.0, 20.0, logarithmic=True),
         "learning_rate": Interval(5e-4, 0.02, logarithmic=True),
         "table_learning_rate": Interval(0.01, 0.2, logarithmic=True),
     }
@@ -287,7 +287,7 @@ class TwoTowerConfig(DenseNetworkSection):
     WWW 2020); 0: none."""
     negative_exponent: Annotated[float, Field(ge=0.0)] = 0.0
     """They are drawn by in-degree to this power; 0: all alike."""
-    initial_scale: PositiveFloat = 10.0
+    initial_scale: PositiveFloat = 5.0
     """Factor between cosines and logits at the start, one over the temperature; it is learnt."""
     epochs: PositiveInt = 50
     """Most passes over the links of the training part."""

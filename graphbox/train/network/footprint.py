@@ -60,6 +60,11 @@ _DROPPED_COPIES = 2.0
 
 _TOWER_LINK_BYTES = 60.0
 """Of each link that two towers learn: the link, its place in an epoch, and what is known of its source."""
+_TOWER_BYTES = 150 * MEGABYTE
+_TOWER_VECTOR_BYTES = 50.0
+"""Of each number of a vector of all nodes that two towers embed."""
+_TOWER_LOGIT_COPIES = 2.0
+"""Copies of the logits of a batch of links."""
 
 
 NetworkT = TypeVar("NetworkT", GraphNetworkConfig, MlpConfig, TwoTowerConfig)
@@ -324,9 +329,9 @@ class TwoTowerFootprint(_NetworkFootprint[TwoTowerConfig]):
         rows = 8.0 * model.dim * with_rows
         if memory.tables is not None:
             rows = min(rows, float(memory.tables))
-        batch = 4.0 * _MLP_BATCH_COPIES * self._batch_numbers()
-        vectors = 16.0 * model.dim * nodes
-        fixed = _MLP_BYTES + features + rows + batch + vectors + self.scores_bytes()
+        batch = 4.0 * self._batch_numbers()
+        vectors = _TOWER_VECTOR_BYTES * model.dim * nodes
+        fixed = _TOWER_BYTES + features + rows + batch + vectors + self.scores_bytes()
         on_disk = memory.topology is not None or memory.features is not None
         return Demand(fixed, (_LINK_BYTES if on_disk else _TOWER_LINK_BYTES) * self._links(), rows)
 
@@ -334,7 +339,7 @@ class TwoTowerFootprint(_NetworkFootprint[TwoTowerConfig]):
         """See :meth:`Footprint.device_bytes`."""
         nodes = sum(self.counts.nodes.get(name, 0) for name in self.types)
         of_ranks = 3.0 * self.model.dim * nodes + ranking_numbers(self.counts.nodes.get(self.ends[1], 0))
-        return self.device_bytes_of(max(_MLP_BATCH_COPIES * self._batch_numbers(), of_ranks))
+        return self.device_bytes_of(max(self._batch_numbers(), of_ranks))
 
     def parts(self, degrees: DegreeModel) -> list[DataPart]:
         """See :meth:`Footprint.parts`: an epoch reads each end of each link, once in a batch."""
@@ -375,10 +380,17 @@ class TwoTowerFootprint(_NetworkFootprint[TwoTowerConfig]):
         )
 
     def _batch_numbers(self) -> float:
-        """Return the numbers of a batch: features, vectors between layers, and logits."""
+        """Return the numbers of a batch with their copies: features, vectors between layers, and logits."""
         model, numbers = self.model, 0.0
         for name in self.types:
             nodes = self.counts.nodes.get(name, 0)
             stored = self.counts.feature_bytes.get(name, 0) / 4.0 / max(nodes, 1)
             numbers += min(self._ends_of_batch(name), nodes) * (stored + (model.layers + 3.0) * model.dim)
-        return numbers + float(model.batch_size) * self._ends_of_batch(self.ends[1])
+        met = [
+            nodes * -math.expm1(-drawn / max(nodes, 1))
+            for nodes, drawn in (
+                (self.counts.nodes.get(self.ends[0], 0), model.batch_size),
+                (self.counts.nodes.get(self.ends[1], 0), model.batch_size + model.negatives),
+            )
+        ]
+        return _MLP_BATCH_COPIES * numbers + _TOWER_LOGIT_COPIES * met[0] * met[1]
