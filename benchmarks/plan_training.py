@@ -301,6 +301,7 @@ CASES: Mapping[str, Case] = {
         {"kind": "sage", "task": "next", "epochs": 1, "holdout_fraction": 0.02, "batch_size": 1024},
     ),
     "pinsage": Case("links", {"kind": "pinsage", "task": "next", "epochs": 2, "holdout_fraction": 0.02}),
+    "two_tower": Case("links", {"kind": "two_tower", "task": "next", "epochs": 1, "batch_size": 4096}),
     "gnn": Case("links", {"kind": "gnn", "task": "class", "layer": "sage", "epochs": 2}),
     "gnn_propagation": Case(
         "links", {"kind": "gnn", "task": "class", "layer": "appnp", "layers": 10, "epochs": 2}

@@ -18,7 +18,13 @@ import pyarrow as pa
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import Manifest
-from graphbox.artifact.preprocess import FieldsForm, LookupForm, Preprocess, TriplesForm
+from graphbox.artifact.preprocess import (
+    FieldsForm,
+    LookupForm,
+    PaddedBlockForm,
+    Preprocess,
+    TriplesForm,
+)
 from graphbox.artifact.reader import Artifact
 from graphbox.artifact.row_updates import RowUpdate, TableRows, UpdateManifest, VersionPoint
 from graphbox.artifact.rows import RowTable
@@ -34,11 +40,14 @@ _NO_PLACES: Final[Int64] = np.empty(0, np.int64)
 def takes_new_ids(form: Preprocess, node_type: str) -> bool:
     """Return whether a row update may add ids of a node type.
 
-    An encoder knows the neighbours of the nodes it was exported with alone; the relations of a knowledge
-    graph are part of the model.
+    An encoder knows the neighbours of the nodes it was exported with alone, but takes new candidates of a
+    type that its network does not read; the relations of a knowledge graph are part of the model.
     """
     if isinstance(form, TriplesForm):
         return node_type != form.relation_type
+    if isinstance(form, PaddedBlockForm):
+        read = {end for group in form.groups for end in (group.source, group.target)}
+        return node_type not in {form.node_type, *form.rows, *read}
     return isinstance(form, LookupForm | FieldsForm)
 
 

@@ -39,6 +39,7 @@ from graphbox.config.models import (
     DCNConfig,
     DeepFMConfig,
     DeepWalkConfig,
+    DenseNetworkSection,
     DINConfig,
     DistillationSection,
     DistMultConfig,
@@ -64,6 +65,7 @@ from graphbox.config.models import (
     SkipGramSection,
     TemporalConfig,
     TransEConfig,
+    TwoTowerConfig,
     WideAndDeepConfig,
 )
 from graphbox.config.schema import (
@@ -108,6 +110,7 @@ __all__ = [
     "DataFacts",
     "DeepFMConfig",
     "DeepWalkConfig",
+    "DenseNetworkSection",
     "DistMultConfig",
     "DistillationSection",
     "EdgesConfig",
@@ -160,6 +163,7 @@ __all__ = [
     "TimeSplitConfig",
     "TrackConfig",
     "TransEConfig",
+    "TwoTowerConfig",
     "WideAndDeepConfig",
     "budget_refusal",
     "config_digest",

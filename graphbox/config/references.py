@@ -201,6 +201,16 @@ class _Checker:
                 + (f" with `form: {form}`" if form else ""),
                 "leave `unknown_ids` out",
             )
+        if export.get("tower", "query") != "query" and not (
+            section.ENCODES_CANDIDATES and served == "encoder"
+        ):
+            able = " or ".join(kinds_that(lambda other: other.ENCODES_CANDIDATES))
+            yield self._problem(
+                ("export", name, "tower"),
+                f"expected an encoder of a model of kind {able} beside `tower: {export['tower']}`, received "
+                f"one of kind {model.get('kind')}" + (f" with `form: {form}`" if form else ""),
+                "leave `tower` out",
+            )
         if form is not None and form not in section.EXPORT_FORMS:
             forms = " or ".join(f"`{each}`" for each in section.EXPORT_FORMS)
             yield self._problem(
@@ -222,6 +232,12 @@ class _Checker:
                 ("compress", name),
                 f"the model `{model_name}` has no task, so what compression costs cannot be measured",
                 f"give it one (`models.{model_name}.task`), or leave the artifact as it is",
+            )
+        if isinstance(export, dict) and export.get("tower") == "candidate":
+            yield self._problem(
+                ("compress", name),
+                "expected an artifact that is measured on its task, received one with `tower: candidate`",
+                "leave the artifact as it is",
             )
 
     def _check_nodes(self) -> Iterator[Problem]:
@@ -419,33 +435,53 @@ class _Checker:
                 yield from self._check_metapath((*place, "metapaths", index), metapath)
         task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
         yield from self._check_task_kind(key, model, task)
-        node_type = task.get("node_type") if isinstance(task, dict) else None
-        features = self._features_of(node_type)
-        if features is not None:
-            for index, feature in enumerate(_items(model.get("features"))):
-                yield from self._check_name(
-                    (*key, "features", index), feature, features, "feature", f" of `{node_type}`"
-                )
-            for number, cross in enumerate(_items(model.get("crosses"))):
-                for index, feature in enumerate(_items(cross)):
-                    place = (*key, "crosses", number, index)
-                    yield from self._check_name(place, feature, features, "feature", f" of `{node_type}`")
-        for node_type, names in _mapping(model, "features").items():
-            yield from self._check_name(
-                (*key, "features", node_type), node_type, self._node_types, "node type"
-            )
-            known = self._features_of(node_type)
-            for index, feature in enumerate(_items(names)):
-                suffix = f" of `{node_type}`"
-                yield from self._check_name(
-                    (*key, "features", node_type, index), feature, known, "feature", suffix
-                )
+        yield from self._check_features_of_rows(key, model, task)
+        yield from self._check_features_of_types(key, model)
         for mistake in mistakes_of_edge_features(str(key[-1]), model, self._edges) if self._schema else ():
             yield self._problem(*mistake)
         for name in _mapping(model, "loss_weights") if isinstance(task, dict) else ():
             yield from self._check_name((*key, "loss_weights", name), name, _labels(task), "label")
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
+        yield from self._check_inputs(key, model, task)
+
+    def _check_features_of_rows(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
+        """Yield what `features` and `crosses` name that the rows of a task do not have."""
+        node_type = task.get("node_type") if isinstance(task, dict) else None
+        features = self._features_of(node_type)
+        if features is None:
+            return
+        suffix = f" of `{node_type}`"
+        for index, feature in enumerate(_items(model.get("features"))):
+            yield from self._check_name((*key, "features", index), feature, features, "feature", suffix)
+        for number, cross in enumerate(_items(model.get("crosses"))):
+            for index, feature in enumerate(_items(cross)):
+                place = (*key, "crosses", number, index)
+                yield from self._check_name(place, feature, features, "feature", suffix)
+
+    def _check_features_of_types(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
+        """Yield what `features` names, by node type, that there is not."""
+        for node_type, names in _mapping(model, "features").items():
+            place = (*key, "features", node_type)
+            yield from self._check_name(place, node_type, self._node_types, "node type")
+            known, suffix = self._features_of(node_type), f" of `{node_type}`"
+            for index, feature in enumerate(_items(names)):
+                yield from self._check_name((*place, index), feature, known, "feature", suffix)
+
+    def _check_inputs(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
+        """Yield that the nodes of a type that a model encodes have no inputs."""
+        section = section_of(model.get("kind"))
+        if section is None or not isinstance(task, dict):
+            return
+        ends = (task.get("node_type"), task.get("target_type", task.get("node_type")))
+        for node_type in dict.fromkeys(ends):
+            known, chosen = self._features_of(node_type), _mapping(model, "features")
+            if known is None:
+                continue
+            read = known if model.get("features") is None else chosen.get(str(node_type))
+            refusal = section.input_refusal(str(node_type), bool(read), model.get("embeddings"))
+            if refusal is not None:
+                yield self._problem(key, *refusal)
 
     def _check_start(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         """Yield why a model cannot start from an earlier run."""

@@ -33,7 +33,12 @@ class ExportConfig(Section):
     form: Literal["vectors", "encoder"] | None = None
     """Form that is served: stored `vectors` of all nodes, looked up; or an `encoder` that computes them
     from rows and neighbours. `gnn` has both, by default `vectors`; its encoder computes those of nodes that
-    were never seen, too. `mlp` is an encoder by default, `sage` always; other models of nodes are vectors."""
+    were never seen, too. `mlp` and `two_tower` are encoders by default, `sage` always; other models of nodes
+    are vectors."""
+    tower: Literal["query", "candidate"] = "query"
+    """Nodes that the encoder of a `two_tower` computes vectors of: queries, which are ranked against the
+    stored vectors of candidates; or candidates, which are ranked against each other. Both take known nodes by
+    id, and new ones by features."""
     max_neighbors: PositiveInt | None = None
     """Neighbours that the encoder of a `gnn` keeps of each node in each relation, drawn by the seed of the
     run, without it all. What is served is then measured on the task, too."""

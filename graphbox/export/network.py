@@ -76,6 +76,7 @@ class NetworkSource:
         probabilities: float32 [nodes, classes], likewise, of a network that classifies; or None.
         classes: their names.
         has_several: whether a node can have several of them.
+        encodes_targets: of a network of links, whether the queries are its targets.
         target_type: node type of what queries are ranked against.
         target: float32 [nodes of that type, dim].
         score: of the ranking.
@@ -96,6 +97,7 @@ class NetworkSource:
     target: Float
     score: Score
     has_several: bool = False
+    encodes_targets: bool = False
 
     def with_most_neighbors(self, most: int, seed: int) -> NetworkSource:
         """Return the source with at most so many neighbours of a node in a relation.
@@ -215,6 +217,7 @@ def _to_onnx(
         source.node_type,
         weighted=weighted,
         has_several=source.has_several,
+        encodes_targets=source.encodes_targets,
     )
     # Sizes that are not 0 or 1, which the exporter would take for fixed, and no two alike.
     sizes: dict[str, int] = {}

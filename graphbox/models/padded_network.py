@@ -63,8 +63,8 @@ def group_columns(sizes: Mapping[EdgeType, EdgeSizes], group: RelationGroup) -> 
 class PaddedNetwork(nn.Module):
     """The same function as a ``GraphNetwork`` and its head, of padded neighbour tables.
 
-    The output is the embedding of queries, float32 [B, dim]; of networks of links the vectors of sources,
-    float32 [B, dim + 1]; of networks that classify the embedding, and the probabilities of classes.
+    The output is the embedding of queries, float32 [B, dim]; of networks of links the vectors of sources, or
+    of targets, float32 [B, width]; of networks that classify the embedding, and the probabilities of classes.
 
     Args:
         network: the trained network, in evaluation mode; it is not copied.
@@ -73,6 +73,8 @@ class PaddedNetwork(nn.Module):
         node_type: of the queries.
         weighted: whether there are inputs of edge weights.
         has_several: whether a node can have several classes, each with a probability of its own.
+        encodes_targets: of a network of links, whether the queries are targets; their logits have no
+            popularity then.
     """
 
     def __init__(
@@ -84,9 +86,11 @@ class PaddedNetwork(nn.Module):
         *,
         weighted: bool,
         has_several: bool = False,
+        encodes_targets: bool = False,
     ) -> None:
         super().__init__()
         self._has_several = has_several
+        self._encodes_targets = encodes_targets
         self.network = network
         self._plans = tuple(plans)
         self._row_types = tuple(row_types)
@@ -133,6 +137,6 @@ class PaddedNetwork(nn.Module):
         found = vectors[self._node_type]
         head = self.network.head
         if isinstance(head, LinkScorer):
-            return head.sources(found)
+            return head.targets(found, None) if self._encodes_targets else head.sources(found)
         logits = head(found)
         return found, torch.sigmoid(logits) if self._has_several else torch.softmax(logits, dim=1)

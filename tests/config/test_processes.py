@@ -31,7 +31,7 @@ def test_which_kinds_are_divided() -> None:
     sampled = {"num_neighbors": [10, 10]}
     divided = {name for name, kind in model_kinds().items() if kind.section.undivided(None, sampled) is None}
     assert divided == {
-        *("gnn", "mlp", "deepfm", "dcn", "wide_and_deep", "din", "mmoe"),
+        *("gnn", "mlp", "two_tower", "deepfm", "dcn", "wide_and_deep", "din", "mmoe"),
         *("distmult", "complex", "transe", "rotate", "matrix_factorization", "sage", "pinsage"),
         *("sasrec", "gru4rec"),
     }

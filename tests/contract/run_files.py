@@ -150,6 +150,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "negatives": 20,
         "hard_negative_ranks": [3, 30],
     },
+    "two_tower": {**_ITEMS, "negatives": 8, "row_dropout": 0.0},
     "lightgcn": {**_ITEMS, "candidates": 24, "temperature": 0.2},
     "matrix_factorization": {**_ITEMS, "candidates": 24, "temperature": 0.2},
     "deepfm": _CLICKS,

@@ -112,6 +112,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "items",
         {"kind": "pinsage", **_DIM, "batch_size": 32, "negatives": 16, "hard_negative_ranks": [3, 30]},
     ),
+    "two_tower": ("items", {"kind": "two_tower", **_DIM, "batch_size": 32, "negatives": 16}),
     "temporal": (
         "letters",
         {"kind": "temporal", "dim": 8, "epochs": 1, "recent": 4, "row_dim": 4, "batch_size": 32},

@@ -97,6 +97,11 @@ MODELS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
             "hard_negative_ranks": [3, 30],
         },
     ),
+    "two_tower": (
+        "shop",
+        BUYS,
+        {"kind": "two_tower", "dim": 8, "epochs": 2, "batch_size": 40, "negatives": 24, "row_dropout": 0.0},
+    ),
     "links": ("shop", LINKS, NETWORK),
     "links_by_softmax": ("shop", BUYS, {**NETWORK, "layer": "gat"}),
     "links_within_one_type": ("small", {}, {**NETWORK, "links": {"negatives": 2, "loss": "sigmoid"}}),

@@ -101,6 +101,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "negatives": 16,
         "features": {"user": ["city", "age"]},
     },
+    "two_tower": {"kind": "two_tower", "task": "buys", "dim": 8, "epochs": 2, "batch_size": 16},
     "gnn": {"kind": "gnn", "task": "taste", **NETWORK},
     "mlp": {"kind": "mlp", "task": "taste", "dim": 8, "epochs": 2, "batch_size": 16, "embeddings": ["user"]},
     "gnn of links": {"kind": "gnn", "task": "buys", **NETWORK},

@@ -13,10 +13,12 @@ from graphbox.config.models.clicks import (
 from graphbox.config.models.distillation import DistillationSection, RankingDistillationSection
 from graphbox.config.models.graph_network import (
     EDGE_FEATURE_LAYERS,
+    DenseNetworkSection,
     GraphNetworkConfig,
     MlpConfig,
     NetworkConfig,
     NetworkSection,
+    TwoTowerConfig,
 )
 from graphbox.config.models.knowledge_graph import (
     ComplExConfig,
@@ -47,6 +49,7 @@ __all__ = [
     "DINConfig",
     "DeepFMConfig",
     "DeepWalkConfig",
+    "DenseNetworkSection",
     "DistMultConfig",
     "DistillationSection",
     "GRU4RecConfig",
@@ -71,5 +74,6 @@ __all__ = [
     "SkipGramSection",
     "TemporalConfig",
     "TransEConfig",
+    "TwoTowerConfig",
     "WideAndDeepConfig",
 ]

@@ -258,15 +258,9 @@ class GraphNetworkConfig(NetworkSection):
         return {"layer": layer} if isinstance(layer, str) and ":" in layer else {}
 
 
-class MlpConfig(NetworkSection):
-    """A network that reads no edges: a node's features, and its row of another model, through dense layers.
+class DenseNetworkSection(NetworkSection):
+    """Networks that read no edges: a node's features and rows, through dense layers of its node type."""
 
-    It answers without its neighbours. Alone it knows little of them; taught by a graph network (`distil`) it
-    does about as well (Zhang et al., GLNN, ICLR 2022), and with `positions` it may do better (Tian et al.,
-    NOSMOG, ICLR 2023).
-    """
-
-    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder", "vectors")
 
     layer: ClassVar[str] = "linear"
@@ -277,6 +271,17 @@ class MlpConfig(NetworkSection):
     edge_weights: ClassVar[bool] = False
     edge_features: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     num_neighbors: ClassVar[tuple[int, ...]] = ()
+
+
+class MlpConfig(DenseNetworkSection):
+    """A network that reads no edges: a node's features, and its row of another model, through dense layers.
+
+    It answers without its neighbours. Alone it knows little of them; taught by a graph network (`distil`) it
+    does about as well (Zhang et al., GLNN, ICLR 2022), and with `positions` it may do better (Tian et al.,
+    NOSMOG, ICLR 2023).
+    """
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
 
     SPACE: ClassVar[Mapping[str, Choices]] = {"layers": (1, 2, 3), **_NETWORK_SPACE}
 
@@ -289,5 +294,70 @@ class MlpConfig(NetworkSection):
     says of where a node is, like `deepwalk`. Nodes that it has none of enter without."""
 
 
-NetworkConfig = GraphNetworkConfig | MlpConfig
+class TwoTowerConfig(DenseNetworkSection):
+    """Two towers over features and ids, learnt by in-batch softmax with log-Q correction.
+
+    Yi et al., "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations", RecSys 2019.
+    """
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+    TEACHES: ClassVar[tuple[str, ...]] = ()
+    PREDICTS: ClassVar[bool] = False
+    ENCODES_CANDIDATES: ClassVar[bool] = True
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dim": (32, 64, 128),
+        "layers": (1, 2, 3),
+        "row_dropout": Interval(0.0, 0.6),
+        "dropout": Interval(0.0, 0.5),
+        "initial_scale": Interval(2.0, 20.0, logarithmic=True),
+        "learning_rate": Interval(5e-4, 0.02, logarithmic=True),
+        "table_learning_rate": Interval(0.01, 0.2, logarithmic=True),
+    }
+
+    positions: ClassVar[None] = None
+    distil: ClassVar[None] = None  # type: ignore[misc]
+
+    kind: Literal["two_tower"]
+    """Kind of model."""
+    layers: PositiveInt = 1
+    """Hidden layers of a tower, each of `dim` numbers, between the one that maps features and rows to `dim`
+    numbers and the vector."""
+    embeddings: tuple[TypeName, ...] | None = None
+    """Node types whose nodes have a learnt row of their id beside features. Default: both; `[]`: none."""
+    dropout: _Share = 0.0
+    """Share of the values between layers that is left out in training."""
+    row_dropout: _Share = 0.2
+    """Share of the rows of ids that is left out in training, so that nodes unseen there can do without."""
+    weight_decay: _Decay = 0.0
+    """Weight decay of the parameters that features are mapped by."""
+    negatives: Annotated[int, Field(ge=0)] = 0
+    """Candidates drawn for each batch beside the answers of its links (mixed negative sampling, Yang et al.,
+    WWW 2020); 0: none."""
+    negative_exponent: Annotated[float, Field(ge=0.0)] = 0.0
+    """They are drawn by in-degree to this power; 0: all alike."""
+    initial_scale: PositiveFloat = 5.0
+    """Factor between cosines and logits at the start, one over the temperature; it is learnt."""
+    epochs: PositiveInt = 50
+    """Most passes over the links of the training part."""
+    batch_size: PositiveInt = 1024
+    """Links in a batch; their answers are negatives of each other's queries."""
+    learning_rate: PositiveFloat = 0.003
+    """Learning rate of the parameters (Adam)."""
+    patience: PositiveInt | None = 10
+    """Measurements on the validation part in a row without a better one after which training ends."""
+
+    @classmethod
+    def input_refusal(
+        cls, node_type: str, has_features: bool, embeddings: Collection[str] | None
+    ) -> tuple[str, str] | None:
+        """See :meth:`ModelSection.input_refusal`."""
+        if has_features or embeddings is None or node_type in embeddings:
+            return None
+        return (
+            f"expected features or rows of ids for the tower of `{node_type}`, received neither",
+            f"name features of `{node_type}` under `features`, or `{node_type}` under `embeddings`",
+        )
+
+
+NetworkConfig = GraphNetworkConfig | MlpConfig | TwoTowerConfig
 """Sections of all kinds of networks of nodes."""

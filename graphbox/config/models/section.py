@@ -43,6 +43,9 @@ class ModelSection(Section):
     """Values of `export.NAME.form` for models of the kind, the default first; none where there is no choice
     of stored vectors."""
 
+    ENCODES_CANDIDATES: ClassVar[bool] = False
+    """Whether the vectors of candidates can be exported as an encoder too (`export.NAME.tower`)."""
+
     PARTS_IN_TIME: ClassVar[bool] = False
     """Whether the parts of a task have to follow one another in time."""
 
@@ -174,6 +177,22 @@ class ModelSection(Section):
                     f"expected tables that can have a budget, received `{model}` with `{setting}`: {reason}",
                     f"leave `models.{model}.{setting}` out, or the budget",
                 )
+        return None
+
+    @classmethod
+    def input_refusal(
+        cls,
+        node_type: str,  # noqa: ARG003
+        has_features: bool,  # noqa: ARG003
+        embeddings: Collection[str] | None,  # noqa: ARG003
+    ) -> tuple[str, str] | None:
+        """Return why models of the kind cannot encode nodes of a type, and what to do; None: they can.
+
+        Args:
+            node_type: one of those that the task is about.
+            has_features: whether the model reads features of it.
+            embeddings: the setting of that name; None: it is left out.
+        """
         return None
 
     @classmethod

@@ -34,9 +34,8 @@ def _run(context: StageContext) -> StageResult:
         task = config.models[export.model].task
         split = None if task is None else splits[task]
         result = _export(context, graph, split, name, export, version, str(folder))
-        record = register(
-            context.workspace, result.artifact, run_id=context.run_id, measured=measured_by(context, task)
-        )
+        measured = measured_by(context, result.artifact.manifest.task)
+        record = register(context.workspace, result.artifact, run_id=context.run_id, measured=measured)
         versions[name] = version
         parity = result.parity.as_dict() if result.parity is not None else {}
         about = {"model": export.model, "version": version, "size_bytes": record.size_bytes}
@@ -141,6 +140,11 @@ def _export_network(
         )
     parts = network.parts(GraphView(graph, split, "test"))
     target_type = trained.target_type or trained.node_type
+    target = trained.embeddings[target_type] if trained.target is None else trained.target
+    node_type, embeddings = trained.node_type, trained.embeddings[trained.node_type]
+    encodes_targets = export.tower == "candidate"
+    if encodes_targets:  # whose task is none of the run's: what the model was measured on are queries
+        node_type, embeddings, new = target_type, target, replace(new, task=None, metrics={})
     head, logits = network.head, trained.logits
     has_several = isinstance(head, ClassHead) and head.has_several
     probabilities = None
@@ -151,19 +155,20 @@ def _export_network(
         edges=parts.edges,
         inputs=parts.inputs,
         source_scales=parts.source_scales,
-        features=network.learnt[trained.node_type],
+        features=network.learnt[node_type],
         edge_features=parts.edge_features,
         latest=parts.latest,
-        node_type=trained.node_type,
-        embeddings=trained.embeddings[trained.node_type],
+        node_type=node_type,
+        embeddings=embeddings,
         probabilities=probabilities,
         classes=network.classes,
         target_type=target_type,
-        target=trained.embeddings[target_type] if trained.target is None else trained.target,
-        score="cosine" if trained.target is None else "inner_product",
+        target=target,
+        score="cosine" if trained.target is None or encodes_targets else "inner_product",
         has_several=has_several,
+        encodes_targets=encodes_targets,
     )
-    node_types = {trained.node_type, target_type}
+    node_types = {node_type, target_type}
     ids = {name: graph.arrow_ids(name) for name in {*parts.inputs, *node_types}}
     new = _with_links(graph, split, node_types, new)
     if export.max_neighbors is None:

@@ -9,7 +9,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MlpConfig, RecommendTaskConfig
+from graphbox.config import (
+    ClassifyTaskConfig,
+    GraphNetworkConfig,
+    MlpConfig,
+    RecommendTaskConfig,
+    TwoTowerConfig,
+)
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows, ranking_numbers
@@ -55,7 +61,16 @@ _DROPPED_COPIES = 2.0
 """Copies of features where some are left out: the rest, and the mask."""
 
 
-NetworkT = TypeVar("NetworkT", GraphNetworkConfig, MlpConfig)
+_TOWER_LINK_BYTES = 60.0
+"""Of each link that two towers learn: the link, its place in an epoch, and what is known of its source."""
+_TOWER_BYTES = 150 * MEGABYTE
+_TOWER_VECTOR_BYTES = 50.0
+"""Of each number of a vector of all nodes that two towers embed."""
+_TOWER_LOGIT_COPIES = 2.0
+"""Copies of the logits of a batch of links."""
+
+
+NetworkT = TypeVar("NetworkT", GraphNetworkConfig, MlpConfig, TwoTowerConfig)
 
 
 class _NetworkFootprint(Footprint[NetworkT]):
@@ -63,6 +78,8 @@ class _NetworkFootprint(Footprint[NetworkT]):
 
     def _has_rows(self, node_type: str) -> bool:
         """Return whether nodes of a type have rows of a table."""
+        if isinstance(self.model, TwoTowerConfig):
+            return self.model.embeddings is None or node_type in self.model.embeddings
         model, stored = self.model, self.counts.feature_bytes.get(node_type, 0)
         return not stored if model.embeddings is None else node_type in model.embeddings
 
@@ -311,3 +328,88 @@ class MlpFootprint(_NetworkFootprint[MlpConfig]):
         stored = self.stored_bytes / 4.0 / max(self.nodes, 1)
         width = stored + self._position_width() + (self.model.layers + 1.0) * self.model.dim
         return min(self.model.batch_size, self.nodes) * width
+
+
+class TwoTowerFootprint(_NetworkFootprint[TwoTowerConfig]):
+    """Dense layers over the ends of batches of links, and the vectors of all nodes of either end."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Node types of queries and candidates, each once."""
+        return tuple(dict.fromkeys(self.ends))
+
+    def demand(self) -> Demand:
+        """See :meth:`Footprint.demand`."""
+        model, memory = self.model, self.memory
+        nodes = sum(self.counts.nodes.get(name, 0) for name in self.types)
+        stored = sum(self.counts.feature_bytes.get(name, 0) for name in self.types)
+        features = 2.0 * stored if memory.features is None else memory.features + 24.0 * nodes
+        with_rows = sum(self.counts.nodes.get(name, 0) for name in self.types if self._has_rows(name))
+        rows = 8.0 * model.dim * with_rows
+        if memory.tables is not None:
+            rows = min(rows, float(memory.tables))
+        batch = 4.0 * self._batch_numbers()
+        vectors = _TOWER_VECTOR_BYTES * model.dim * nodes
+        fixed = _TOWER_BYTES + features + rows + batch + vectors + self.scores_bytes()
+        on_disk = memory.topology is not None or memory.features is not None
+        return Demand(fixed, (_LINK_BYTES if on_disk else _TOWER_LINK_BYTES) * self._links(), rows)
+
+    def device_bytes(self) -> int:
+        """See :meth:`Footprint.device_bytes`."""
+        nodes = sum(self.counts.nodes.get(name, 0) for name in self.types)
+        of_ranks = 3.0 * self.model.dim * nodes + ranking_numbers(self.counts.nodes.get(self.ends[1], 0))
+        return self.device_bytes_of(max(self._batch_numbers(), of_ranks))
+
+    def parts(self, degrees: DegreeModel) -> list[DataPart]:
+        """See :meth:`Footprint.parts`: an epoch reads each end of each link, once in a batch."""
+        model, parts = self.model, []
+        links = self._links()
+        batches = max(1, math.ceil(links / model.batch_size))
+        for name in self.types:
+            classes = degrees.classes(name)
+            drawn = float(model.negatives * batches) if name == self.ends[1] else 0.0
+            read = classes.met(float(links), drawn, batches)
+            stored = self.counts.feature_bytes.get(name, 0)
+            if stored and (model.features is None or name in model.features):
+                parts.append(self._features(name, classes, stored / max(classes.count, 1), read))
+            if self._has_rows(name):
+                parts.append(degrees.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
+        return parts
+
+    def table_rows(self) -> list[TableRows]:
+        """See :meth:`Footprint.table_rows`."""
+        found = []
+        for name in self.types:
+            if self._has_rows(name):
+                rows = self.counts.nodes.get(name, 0)
+                read = min(self._ends_of_batch(name), rows)
+                found.append(TableRows(rows, self.model.dim, "rowwise_adagrad", read))
+        return found
+
+    def _ends_of_batch(self, node_type: str) -> int:
+        """Return the nodes of a type that a batch has at the most."""
+        model = self.model
+        size = model.batch_size * self.ends.count(node_type)
+        return size + (model.negatives if node_type == self.ends[1] else 0)
+
+    def _links(self) -> int:
+        """Return the number of edges of the task's relations."""
+        return sum(
+            self.counts.edges.get((self.ends[0], each, self.ends[1]), 0) for each in self.task.relations
+        )
+
+    def _batch_numbers(self) -> float:
+        """Return the numbers of a batch with their copies: features, vectors between layers, and logits."""
+        model, numbers = self.model, 0.0
+        for name in self.types:
+            nodes = self.counts.nodes.get(name, 0)
+            stored = self.counts.feature_bytes.get(name, 0) / 4.0 / max(nodes, 1)
+            numbers += min(self._ends_of_batch(name), nodes) * (stored + (model.layers + 3.0) * model.dim)
+        met = [
+            nodes * -math.expm1(-drawn / max(nodes, 1))
+            for nodes, drawn in (
+                (self.counts.nodes.get(self.ends[0], 0), model.batch_size),
+                (self.counts.nodes.get(self.ends[1], 0), model.batch_size + model.negatives),
+            )
+        ]
+        return _MLP_BATCH_COPIES * numbers + _TOWER_LOGIT_COPIES * met[0] * met[1]

@@ -79,6 +79,7 @@ class LinkDraws:
             None: sources and targets are of two types.
         processes: among which links and candidates of a batch are divided.
         threads: of a draw.
+        in_batch: whether the targets of a batch's links are candidates beside those drawn.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class LinkDraws:
         group: Int64Array | None,
         processes: TrainingProcesses,
         threads: int | None,
+        *,
+        in_batch: bool = False,
     ) -> None:
         self._split = split
         self._candidates = candidates
@@ -96,6 +99,12 @@ class LinkDraws:
         self._group = group
         self._processes = processes
         self._threads = threads
+        self._in_batch = in_batch
+
+    def candidates(self, links: Int64Array, epoch: int, batch: int) -> Int64Array:
+        """Return the candidates of a batch of links: int64, ascending; see :meth:`draw`."""
+        drawn = self._candidates.draw(epoch, batch, self._threads)
+        return np.unique(np.concatenate([drawn, links[:, 1]])) if self._in_batch else drawn
 
     def draw(
         self, links: Int64Array, epoch: int, batch: int
@@ -107,7 +116,7 @@ class LinkDraws:
             epoch: part of the key of the draws.
             batch: part of the key of the draws.
         """
-        drawn = self._candidates.draw(epoch, batch, self._threads)
+        drawn = self.candidates(links, epoch, batch)
         own = links[self._processes.slice_of(len(links))]
         candidates = drawn[self._processes.slice_of(len(drawn))]
         sources, row = np.unique(own[:, 0], return_inverse=True)

@@ -22,7 +22,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from graphbox.config import GraphNetworkConfig, MlpConfig, NetworkConfig
+from graphbox.config import (
+    DenseNetworkSection,
+    GraphNetworkConfig,
+    MlpConfig,
+    NetworkConfig,
+    TwoTowerConfig,
+)
 from graphbox.durable import write_atomically
 from graphbox.errors import FormatError, UsageError, did_you_mean
 from graphbox.graph import Graph
@@ -48,7 +54,11 @@ _FORMAT_VERSION = 1
 _HEADER, _VALUES = "network.json", "network.safetensors"
 _BLOCK_ROWS = 65_536
 
-_SECTIONS: Mapping[str, type[GraphNetworkConfig | MlpConfig]] = {"gnn": GraphNetworkConfig, "mlp": MlpConfig}
+_SECTIONS: Mapping[str, type[NetworkConfig]] = {
+    "gnn": GraphNetworkConfig,
+    "mlp": MlpConfig,
+    "two_tower": TwoTowerConfig,
+}
 
 Vectors = dict[str, NDArray[np.float32]]
 
@@ -87,6 +97,8 @@ class LinkHead:
 
     def module(self, config: NetworkConfig) -> LinkScorer:
         """Return what makes vectors of sources and of targets of embeddings."""
+        if isinstance(config, TwoTowerConfig):
+            return LinkScorer(config.dim, config.initial_scale, popularity=False)
         assert isinstance(config, GraphNetworkConfig)  # noqa: S101 - others have no task of links
         return LinkScorer(config.dim, config.links.initial_scale)
 
@@ -400,7 +412,7 @@ def layer_kind_of(config: NetworkConfig, where: str) -> LayerKind:
     Raises:
         UsageError: there is no such layer, or it cannot be imported.
     """
-    if isinstance(config, MlpConfig):
+    if isinstance(config, DenseNetworkSection):
         return OWN_LINEAR
     own = import_by_path(config.layer, where) if ":" in config.layer else None
     return layer_kind(config.layer, own)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from graphbox.config import MlpConfig, NetworkConfig
+from graphbox.config import DenseNetworkSection, NetworkConfig
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
@@ -209,7 +209,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
     # --------------------------------------------------------------------------- for all
 
     def _network_graph(self, view: GraphView, memory: TrainingMemory | None = None) -> NetworkGraph:
-        if isinstance(self._config, MlpConfig):
+        if isinstance(self._config, DenseNetworkSection):
             return NetworkGraph(
                 view, (), merge=False, weights=False, normalized=False, node_types=set(self._ends)
             )
@@ -388,10 +388,14 @@ class NetworkTrainer(TorchTrainer[Batch]):
             self._whole = moved(self._graph.whole(), self._device)
         return self._all_inputs(), [self._whole] * self._config.layers
 
+    def _types_with_rows(self) -> Sequence[str]:
+        """Return the node types whose nodes have rows of a table."""
+        if self._config.embeddings is not None:
+            return self._config.embeddings
+        return [name for name, data in self._data.items() if data.sizes.is_empty]
+
     def _new_tables(self) -> dict[str, EmbeddingTable]:
-        chosen = self._config.embeddings
-        if chosen is None:
-            chosen = tuple(name for name, data in self._data.items() if data.sizes.is_empty)
+        chosen = self._types_with_rows()
         for name in chosen:
             if name not in self._data:
                 raise UsageError(

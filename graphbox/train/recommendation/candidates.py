@@ -27,7 +27,7 @@ class Candidates:
     Args:
         degree: number [nodes], how many known answers each candidate is.
         live: which of these nodes there are; removed ones are never drawn.
-        count: draws for each batch.
+        count: draws for each batch, which may be none.
         exponent: the power.
         seed: seed of the draws.
         device: of the attributes; None: they are in host memory.
@@ -55,10 +55,11 @@ class Candidates:
         share = weight**exponent
         share = share / share.sum()
         drawn = -np.expm1(count * np.log1p(-np.minimum(share, 1 - 1e-9)))
-        self.log_probability, self.log_noise = (
-            torch.from_numpy(live.spread(np.log(each).astype(np.float32), fill=-np.inf)).to(device)
-            for each in (drawn, share)
-        )
+        with np.errstate(divide="ignore"):  # of no draws
+            self.log_probability, self.log_noise = (
+                torch.from_numpy(live.spread(np.log(each).astype(np.float32), fill=-np.inf)).to(device)
+                for each in (drawn, share)
+            )
 
     def draw(self, epoch: int, batch: int, threads: int | None) -> NDArray[np.int64]:
         """Return the candidates of a batch: int64, ascending."""
@@ -111,14 +112,14 @@ def log_probability_in_batch(
 ) -> Tensor:
     """Return how likely candidates are in a batch that has the positives of its queries beside those drawn.
 
-    Seen from one query, a candidate is there when it was drawn, or when it is a positive of one of the other
-    queries of the batch, which are drawn from all others without replacement. In-batch softmax is corrected
-    by how often an item occurs in a batch (Yi et al., RecSys 2019), not by one of its causes alone.
+    A candidate is there when it was drawn, or when it is a positive of one of the queries of the batch, which
+    are drawn from all without replacement. In-batch softmax is corrected by how often an item occurs in a
+    batch (Yi et al., RecSys 2019), not by one of its causes alone. Seen from one query, the others count.
 
     Args:
         log_probability: float32 [n], logarithm of the probability that a candidate is drawn.
-        queries: int64 [n], how many of the other queries have it as a positive.
-        others: number of other queries there are.
+        queries: int64 [n], how many of the queries have it as a positive.
+        others: number of queries there are.
         drawn: how many of them are in the batch.
 
     Returns:
