@@ -80,7 +80,7 @@ const SPEED = /_per_s$/;
 
 /** Whether a smaller value of the metric is the better one; after a dot is the label it is measured of. */
 export function lowerIsBetter(key: string): boolean {
-  return LOWER_IS_BETTER.test(key.split(".", 1)[0]!);
+  return LOWER_IS_BETTER.test(key.replace(/\..*/, ""));
 }
 
 /** Whether the metric measures quality, so that its best value is worth naming. */
