@@ -308,18 +308,19 @@ def plain_peer(ratings: Ratings, temperature: float, learning_rate: float, seed:
     own = torch.arange(_BATCH)
 
     def learn() -> None:
-        for batch in links[torch.randperm(len(links))].split(_BATCH):
+        for batch in torch.split(links[torch.randperm(len(links))], _BATCH):
             users, movies = (tower(rows) for tower, rows in zip(towers, batch.T, strict=True))
             logits = users @ movies.T / temperature - log_q[batch[:, 1]]
             repeated = batch[:, 1][:, None] == batch[:, 1][None]
             repeated.fill_diagonal_(False)
             loss = functional.cross_entropy(logits.masked_fill(repeated, -math.inf), own[: len(batch)])
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     def vectors() -> tuple[Tensor, Tensor]:
-        users, movies = (tower(torch.arange(len(tower.columns.codes))) for tower in towers)
+        counts = len(ratings.new_users), len(ratings.new_movies)
+        users, movies = (tower(torch.arange(count)) for tower, count in zip(towers, counts, strict=True))
         return users, movies
 
     return Peer(learn, vectors)
@@ -375,7 +376,7 @@ def rechub_peer(ratings: Ratings, temperature: float, learning_rate: float, seed
 
     def batches() -> list[tuple[dict[str, Tensor], Tensor]]:
         found = []
-        for batch in links[torch.randperm(len(links))].split(_RECHUB_BATCH):
+        for batch in torch.split(links[torch.randperm(len(links))], _RECHUB_BATCH):
             if len(batch) == _RECHUB_BATCH:  # it takes no smaller one
                 values = [
                     {name: each[rows] for name, each in side.items()}

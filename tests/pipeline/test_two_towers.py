@@ -49,7 +49,7 @@ RUN_FILE: dict[str, Any] = {
             "baselines": [],
         }
     },
-    "models": {"towers": {"kind": "two_tower", "task": "next", "dim": 16, "epochs": 15, "batch_size": 128}},
+    "models": {"towers": {"kind": "two_tower", "task": "next", "dim": 16, "epochs": 40, "batch_size": 128}},
     "export": {
         "people": {"model": "towers"},
         "goods": {"model": "towers", "tower": "candidate"},
@@ -164,7 +164,7 @@ def test_a_new_node_is_what_the_network_makes_of_it(shop: Shop) -> None:
 
 def test_an_item_that_came_later_is_recommended(shop: Shop) -> None:
     """Encoded by its features, added by a row update, and then among the answers of users who like such."""
-    vector = shop.encode("goods", {"words": ["word-3"], "price": 0.5})["embedding"]
+    vector = shop.encode("goods", {"words": ["word-3", "word-9"], "price": 0.5})["embedding"]
     unit = np.array(vector, np.float32)
     np.testing.assert_allclose(np.linalg.norm(unit), 1.0, rtol=1e-4)
     for model, table in (("people", "target"), ("stored", "target")):
