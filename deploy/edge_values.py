@@ -12,7 +12,7 @@ from graphbox.artifact import EdgeFeature
 from graphbox.deploy.field_columns import RequestColumn, column_of_cells
 from graphbox.errors import InvalidRequestError, did_you_mean
 
-__all__ = ["columns_of_cells", "columns_of_edges", "standardized"]
+__all__ = ["category_codes", "columns_of_cells", "columns_of_edges", "standardized"]
 
 Float = npt.NDArray[np.float32]
 
@@ -22,6 +22,14 @@ def standardized(values: npt.NDArray[Any], mean: float, deviation: float) -> Flo
     numbers = values.astype(np.float64)
     scaled = (np.sign(numbers) * np.log1p(np.abs(numbers)) - mean) / deviation
     return np.nan_to_num(scaled).astype(np.float32)
+
+
+def category_codes(categories: Sequence[str], column: RequestColumn) -> npt.NDArray[np.int64]:
+    """Return the codes of a column's categories, int64 [n]: 1 + the place in ``categories``, 0 of others."""
+    number = {text: code for code, text in enumerate(categories, 1)}
+    names = [] if column.categories is None else column.categories.to_pylist()
+    codes = np.array([0, *(number.get(name, 0) for name in names)], np.int64)
+    return np.asarray(codes[column.values + 1])
 
 
 def columns_of_edges(
@@ -40,11 +48,16 @@ def columns_of_edges(
     """
     known = [each.name for each in features]
     for number, edge in enumerate(edges):
+        if not isinstance(edge, Mapping | None):
+            raise InvalidRequestError(
+                f"expected values by name of the feature, or None, received {type(edge).__name__}",
+                where=f"{where}, edge {number}",
+            )
         for name in edge or {}:
             if name not in known:
                 raise InvalidRequestError(
                     f"expected one of the features {', '.join(f'`{each}`' for each in known)}, received "
-                    f"`{name[:64]}`",
+                    f"`{str(name)[:64]}`",
                     where=f"{where}, edge {number}",
                     hint=did_you_mean(name, known),
                 )
@@ -92,11 +105,7 @@ def _side_by_side(
 def _columns(feature: EdgeFeature, column: RequestColumn) -> Float:
     """Return the columns of a feature: float32 [n, columns]."""
     if feature.kind == "categorical":
-        number = {text: code for code, text in enumerate(feature.categories, 1)}
-        names = [] if column.categories is None else column.categories.to_pylist()
-        codes = np.array([0, *(number.get(name, 0) for name in names)], np.float32)
-        found: Float = codes[column.values + 1][:, None]
-        return found
+        return category_codes(feature.categories, column)[:, None].astype(np.float32)
     if feature.kind == "vector":
         return np.nan_to_num(column.values.astype(np.float32)).reshape(-1, feature.columns)
     values = column.values

@@ -126,8 +126,7 @@ class PaddedBlockFeeds:
         if len(targets) and targets[0] == _ABSENT:
             counts[0] = 0
         longest = max(1, int(np.maximum.reduce(counts, axis=None, initial=0)))
-        columns = 0 if group.edges is None else group.edges.columns
-        slot_bytes = max(self._vector_bytes, 4 * columns)
+        slot_bytes = self._vector_bytes + 4 * (0 if group.edges is None else group.edges.mapped_columns)
         if most_bytes is not None and counts.size * longest * slot_bytes > most_bytes:
             raise DoesNotFitError(
                 f"expected neighbours whose vectors take at most {most_bytes} bytes, received lists of up to "
@@ -140,7 +139,7 @@ class PaddedBlockFeeds:
         listed = None if more is None else more.neighbors
         neighbors = _listed(lists.neighbors, listed, positions, present, _ABSENT)
         if group.edges is not None and lists.edges is not None:
-            features = np.zeros((*present.shape, columns), np.float32)
+            features = np.zeros((*present.shape, group.edges.columns), np.float32)
             features[present] = _both(lists.edges, None if more is None else more.edges, positions[present])
             feeds[group.edges.input] = features
         if group.weights_input is None:

@@ -25,7 +25,7 @@ from graphbox.artifact.fields_form import column_tensor
 from graphbox.artifact.ids import Id
 from graphbox.artifact.manifest import Datatype
 from graphbox.artifact.preprocess import NodeFeature, UnseenInputs
-from graphbox.deploy.edge_values import columns_of_cells, columns_of_edges, standardized
+from graphbox.deploy.edge_values import category_codes, columns_of_cells, columns_of_edges, standardized
 from graphbox.deploy.field_columns import RequestColumn, columns_of_rows, columns_of_tensors
 from graphbox.deploy.signature import by_name, node_indices
 from graphbox.errors import (
@@ -231,7 +231,7 @@ class UnseenReader:
             _check_names(number, "feature", node.features, known)
             _check_names(number, "relation", node.neighbors, list(self._relations))
             _check_names(number, "relation", node.weights, list(node.neighbors))
-            _check_names(number, "relation", node.edge_features, list(node.neighbors))
+            _check_names(number, "relation", node.edge_features, list(self._relations))
             for relation in node.weights.keys() - self._weighed:
                 raise InvalidRequestError(
                     "expected no weights, the model does not weigh the edges of this relation",
@@ -239,6 +239,12 @@ class UnseenReader:
                     hint="leave them out",
                 )
             for relation in node.edge_features:
+                if relation not in node.neighbors:
+                    raise InvalidRequestError(
+                        "expected `neighbors` of a relation beside its `edge_features`, received none",
+                        where=self._place(number, relation),
+                        hint="name the neighbours, or leave the features out",
+                    )
                 if not self._edge_features[relation]:
                     raise InvalidRequestError(
                         "expected no features of edges, the model reads none of this relation",
@@ -434,10 +440,7 @@ class UnseenReader:
         """Return what a feature adds to each node's row: float32 [k, dim]."""
         weights = self._weights[feature.name]
         if feature.kind == "categorical":
-            number = {text: code for code, text in enumerate(feature.categories, 1)}
-            names = [] if column.categories is None else column.categories.to_pylist()
-            codes = np.array([0, *(number.get(name, 0) for name in names)], np.int64)
-            return np.asarray(weights[codes[column.values + 1]])
+            return np.asarray(weights[category_codes(feature.categories, column)])
         if feature.kind == "vector":
             return np.asarray(np.nan_to_num(column.values) @ weights)
         if feature.kind != "slots":

@@ -11,6 +11,10 @@ from graphbox.artifact.manifest import Record, RelativePath
 __all__ = ["EdgeFeature", "GroupEdges"]
 
 
+CATEGORY_DIM = 16
+"""Length of the vector that a layer learns for a category of an edge."""
+
+
 class EdgeFeature(Record):
     """A feature of the edges of a relation, and how a value of it becomes columns.
 
@@ -63,3 +67,11 @@ class GroupEdges(Record):
     def columns(self) -> int:
         """Number of columns of the widest relation."""
         return max(sum(each.columns for each in features) for features in self.features)
+
+    @property
+    def mapped_columns(self) -> int:
+        """Numbers that an execution holds for an edge of the widest relation: columns and learnt vectors."""
+        return max(
+            sum(each.columns + CATEGORY_DIM * (each.kind == "categorical") for each in features)
+            for features in self.features
+        )

@@ -265,7 +265,7 @@ def _check_trained(run: RunConfig | None, options: Mapping[str, object]) -> None
 
 
 def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
-    from graphbox.models.edge_inputs import CATEGORY_DIM
+    from graphbox.artifact.edge_features import CATEGORY_DIM
     from graphbox.train.plan import GraphCounts
 
     nodes = {each.name: each for each in found.types if each.kind == "nodes"}

@@ -7,7 +7,18 @@ from typing import Any
 
 from graphbox.config.earlier_models import Mistake
 from graphbox.config.graph_schema import Edge, EdgeTypeSchema
+from graphbox.config.section import is_edge_type_text
 from graphbox.errors import did_you_mean
+
+OWN_COLUMNS = ("weight", "timestamp")
+"""Names, among features of edges, of what an edge has beside its features."""
+
+OWN_COLUMN_HINT = "rename the feature, or import the column as the `weight` or `timestamp` of the edges"
+
+
+def own_column_refusal(name: str, edge_type: str) -> str:
+    """Return why a feature of edges that is called like their weight or timestamp is not read."""
+    return f"expected `{name}` to be that of the edges, received a feature of that name of `{edge_type}`"
 
 
 def mistakes_of_edge_features(
@@ -26,14 +37,20 @@ def mistakes_of_edge_features(
         key = ("models", name, "edge_features", text)
         edge_type = known.get(str(text))
         if edge_type is None:
-            yield key, f"there is no edge type `{text}`", _hint(str(text), known)
+            if is_edge_type_text(text):
+                yield key, f"there is no edge type `{text}`", _hint(str(text), known)
             continue
         relations = _edge_types(model.get("relations"))
         if relations and not {edge_type.type, _backwards(edge_type)} & relations:
-            yield key, f"expected an edge type among the model's `relations`, received `{text}`", None
+            message = f"expected an edge type among the model's `relations`, received `{text}`"
+            yield key, message, "add it to `relations`, or leave it out here"
         features = readable_features(edge_type)
         for index, feature in enumerate(names if isinstance(names, list | tuple) else ()):
-            if isinstance(feature, str) and feature not in features:
+            if feature in OWN_COLUMNS and feature in edge_type.features:
+                yield (*key, index), own_column_refusal(feature, text), OWN_COLUMN_HINT
+            elif feature in names[:index]:
+                yield (*key, index), f"expected each feature once, received `{feature}` again", "leave it out"
+            elif isinstance(feature, str) and feature not in features:
                 there = f"there are: {', '.join(sorted(features)) or 'none'}"
                 message = f"there is no feature `{feature}` of edges of type `{text}`"
                 yield (*key, index), message, did_you_mean(feature, features) or there

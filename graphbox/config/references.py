@@ -192,6 +192,18 @@ class _Checker:
         section = section_of(model.get("kind")) if isinstance(model, dict) else None
         if not isinstance(model, dict) or section is None:
             return
+        if export.get("max_neighbors") is not None and section.READS_NO_EDGES:
+            yield self._problem(
+                ("export", name, "max_neighbors"),
+                f"expected a model that reads neighbours, received one of kind {model.get('kind')}",
+                "leave `max_neighbors` out",
+            )
+        if export.get("tower") == "candidate" and export.get("promote") == "if_better":
+            yield self._problem(
+                ("export", name, "promote"),
+                "expected `always` or `never` beside `tower: candidate`, received `if_better`",
+                "that tower is measured on no task: take `always`, or `graphbox models promote` later",
+            )
         served = form or next(iter(section.EXPORT_FORMS), None)
         if export.get("unknown_ids", "refuse") != "refuse" and served != "vectors":
             yield self._problem(
@@ -237,7 +249,7 @@ class _Checker:
             yield self._problem(
                 ("compress", name),
                 "expected an artifact that is measured on its task, received one with `tower: candidate`",
-                "leave the artifact as it is",
+                f"leave it out; `graphbox compress {name}` compares nearest nodes",
             )
 
     def _check_nodes(self) -> Iterator[Problem]:
@@ -440,7 +452,8 @@ class _Checker:
         for mistake in mistakes_of_edge_features(str(key[-1]), model, self._edges) if self._schema else ():
             yield self._problem(*mistake)
         for name in _mapping(model, "loss_weights") if isinstance(task, dict) else ():
-            yield from self._check_name((*key, "loss_weights", name), name, _labels(task), "label")
+            labels = list(dict.fromkeys(each for each in _labels(task) if isinstance(each, str)))
+            yield from self._check_name((*key, "loss_weights", name), name, labels, "label")
         for index, name in enumerate(_items(model.get("embeddings"))):
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
         yield from self._check_inputs(key, model, task)
@@ -451,13 +464,20 @@ class _Checker:
         features = self._features_of(node_type)
         if features is None:
             return
-        suffix = f" of `{node_type}`"
-        for index, feature in enumerate(_items(model.get("features"))):
-            yield from self._check_name((*key, "features", index), feature, features, "feature", suffix)
+        named = [
+            ((*key, "features", index), each) for index, each in enumerate(_items(model.get("features")))
+        ]
         for number, cross in enumerate(_items(model.get("crosses"))):
-            for index, feature in enumerate(_items(cross)):
-                place = (*key, "crosses", number, index)
-                yield from self._check_name(place, feature, features, "feature", suffix)
+            named += [((*key, "crosses", number, index), each) for index, each in enumerate(_items(cross))]
+        labels = _labels(task) if task.get("kind") == "click" else []
+        for place, feature in named:
+            yield from self._check_name(place, feature, features, "feature", f" of `{node_type}`")
+            if isinstance(feature, str) and feature in labels:
+                yield self._problem(
+                    place,
+                    f"expected a feature that the task does not predict, received its label `{feature}`",
+                    "leave it out: models of the task read no label",
+                )
 
     def _check_features_of_types(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         """Yield what `features` names, by node type, that there is not."""

@@ -63,8 +63,14 @@ ListSeparator = Annotated[str, AfterValidator(_check_list_separator)]
 EdgeTypeList = tuple[TypeName, TypeName, TypeName]
 
 
+def is_edge_type_text(text: object) -> bool:
+    """Return whether a key has the form of an edge type, ``source__relation__target``."""
+    parts = text.split("__") if isinstance(text, str) else []
+    return len(parts) == 3 and all(_TYPE_NAME.fullmatch(part) for part in parts)
+
+
 def _check_edge_type_text(text: str) -> str:
-    if len(parts := text.split("__")) == 3 and all(_TYPE_NAME.fullmatch(part) for part in parts):
+    if is_edge_type_text(text):
         return text
     raise PydanticCustomError("edge_type", "expected an edge type as `source__relation__target`")
 

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphbox.artifact.edge_features import CATEGORY_DIM
 from graphbox.models.features import LearntFeature
-
-CATEGORY_DIM = 16
-"""Length of the vector that a layer learns for a category of an edge."""
 
 TIMESTAMP = "timestamp"
 """Name, among features of edges, of their age: the time from an edge to the latest one of its type."""

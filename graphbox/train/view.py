@@ -272,6 +272,10 @@ class GraphView:
         features.update((name, _EDGE_COLUMNS[name]) for name in columns)
         return features
 
+    def has_own_feature(self, edge_type: EdgeType, name: str) -> bool:
+        """Return whether edges of a type were imported with a feature of this name."""
+        return name in self._stored.edge_features(self.own_type(edge_type))
+
     def edge_feature(self, edge_type: EdgeType, name: str) -> NDArray[np.generic]:
         """Return a feature of all edges that the view shows, in the order of :meth:`csc`.
 

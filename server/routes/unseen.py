@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from graphbox.artifact import EdgeFeature
 from graphbox.artifact.preprocess import NodeFeature
 from graphbox.deploy import DeployedEncoder, UnseenNode
-from graphbox.errors import InvalidRequestError, NotFoundError
+from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
 from graphbox.server.body import shorten
 from graphbox.server.question_schema import (
     EncodedNode,
@@ -181,8 +181,9 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
         if key not in _KEYS or not isinstance(value, dict):
             raise InvalidRequestError(
                 "expected objects `features`, `neighbors`, `weights` and `edge_features`, or a list "
-                f"`history`, received `{shorten(key)}`",
+                f"`history`, received `{shorten(key)}`" + (", which is no object" if key in _KEYS else ""),
                 where=f"node {number}",
+                hint=None if key in _KEYS else did_you_mean(key, _KEYS),
             )
     for relation, ids in node.get("neighbors", {}).items():
         if not isinstance(ids, list) or not all(type(each) in (str, int) for each in ids):
@@ -197,7 +198,7 @@ def _node(node: dict[str, Any], number: int, served: ServedModel) -> UnseenNode:
     for relation, edges in node.get("edge_features", {}).items():
         if not isinstance(edges, list) or not all(each is None or isinstance(each, dict) for each in edges):
             raise InvalidRequestError(
-                "expected a list of objects, one for each neighbour, or null",
+                "expected a list with an object or null for each neighbour",
                 where=f"node {number}, edge features `{shorten(relation)}`",
             )
     return UnseenNode(**node)

@@ -94,6 +94,25 @@ def test_exports_that_cannot_be_are_refused(export: dict[str, Any], said: str) -
 
 
 def test_the_tower_of_candidates_is_not_compressed() -> None:
-    load({}, {"tower": "candidate", "promote": "if_better"})
     with pytest.raises(ConfigError, match="received one with `tower: candidate`"):
         load({}, {"tower": "candidate"}, {"max_drop": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("export", "message"),
+    [
+        (
+            {"tower": "candidate", "promote": "if_better"},
+            "expected `always` or `never` beside `tower: candidate`, received `if_better`",
+        ),
+        (
+            {"form": "encoder", "max_neighbors": 4},
+            "expected a model that reads neighbours, received one of kind two_tower",
+        ),
+    ],
+)
+def test_settings_of_an_artifact_that_mean_nothing_for_towers_are_refused(
+    export: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load({}, export)

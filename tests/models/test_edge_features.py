@@ -11,9 +11,10 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
+from graphbox.artifact.edge_features import CATEGORY_DIM
 from graphbox.config import EDGE_FEATURE_LAYERS
 from graphbox.graph.schema import EdgeType
-from graphbox.models.edge_inputs import CATEGORY_DIM, EdgeInputs, EdgeSizes
+from graphbox.models.edge_inputs import EdgeInputs, EdgeSizes
 from graphbox.models.graph_layers import Edges, PerRelation
 from graphbox.models.layer_kinds import LAYER_KINDS, LayerShape, make_layer
 

@@ -15,8 +15,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from graphbox.artifact.edge_features import CATEGORY_DIM
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.models.edge_inputs import CATEGORY_DIM, EdgeSizes
+from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_layers import Edges, GraphLayer
 from graphbox.models.layer_kinds import LAYER_KINDS, LayerShape, make_layer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from itertools import combinations, product
 
 import numpy as np
@@ -68,6 +70,18 @@ def test_positives_of_other_queries_count(others: int, drawn: int) -> None:
     )
     np.testing.assert_allclose(found.exp().numpy(), expected, rtol=1e-5)
     assert found.dtype == torch.float32
+
+
+@pytest.mark.parametrize("others", [10**6, 10**9, 4 * 10**9])
+def test_positives_among_very_many_queries_keep_their_digits(others: int) -> None:
+    queries, drawn = np.array([1, 2, 100, 10_000]), 256
+    found = log_probability_in_batch(torch.full((4,), -torch.inf), queries, others, drawn)
+    expected = [
+        1 - math.prod(1 - Fraction(drawn, others - number) for number in range(min(count, 300)))
+        for count in queries[:3].tolist()
+    ]
+    np.testing.assert_allclose(found[:3].numpy(), np.log([float(each) for each in expected]), rtol=1e-5)
+    assert found[3] > found[2]
 
 
 def test_what_is_always_drawn_stays_so() -> None:

@@ -274,7 +274,7 @@ def test_other_kinds_learn_the_first_label_and_read_none(graph: Graph) -> None:
     assert labels.shape[1] == 1
     assert [each.name for each in trainer._fields.fields] == ["user", "item", "price"]
     trainer.close()
-    with pytest.raises(UsageError, match=r"does not read what it is to predict, received .* bought"):
+    with pytest.raises(UsageError, match=r"does not read what it is to predict, received .*bought"):
         trainer_of(graph, features=["user", "bought"])
     with pytest.raises(UsageError, match="is to predict"):
         GraphView(graph, split_of(graph)).feature_rows("row", "bought", 0, 1)
@@ -347,6 +347,7 @@ def test_a_label_is_given_once() -> None:
         ("tasks.click.also=[{label: price}]", "expected a categorical or boolean feature, received `price`"),
         ("models.mmoe.loss_weights={bougt: 2}", "there is no label `bougt`"),
         ("models.mmoe.loss_weights={bought: 0}", "greater than 0"),
+        ("models.mmoe.features=[user, bought]", "does not predict, received its label `bought`"),
         ("models.mmoe.experts=0", "expected a number of at least 1"),
     ],
 )

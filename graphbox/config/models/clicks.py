@@ -67,8 +67,8 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
     task: Name
     """Task of kind `click` that the model is trained and evaluated on."""
     features: Annotated[tuple[str, ...], AfterValidator(_each_once)] | None = None
-    """Features of the task's node type to read; without it all but the label and those that the split is told
-    by."""
+    """Features of the task's node type to read; without it all but the labels of the task and those that the
+    split is told by."""
     dim: PositiveInt = 16
     """Length of the vector of a field."""
     knots: Annotated[int, Field(ge=2)] = 32

@@ -179,7 +179,13 @@ class GraphNetworkConfig(NetworkSection):
             raise PydanticCustomError(
                 "edge_features",
                 "expected a layer that reads features of edges beside `edge_features`, received {layer}",
-                {"layer": layer, "hint": f"these do: {layers}; or leave `edge_features` out"},
+                {"layer": layer, "hint": f"write one of {layers} as `layer`, or leave `edge_features` out"},
+            )
+        if "edge_dim" in self.layer_options:
+            raise PydanticCustomError(
+                "edge_features",
+                "expected no `edge_dim` among `layer_options` beside `edge_features`, which decide it",
+                {"hint": "leave `edge_dim` out"},
             )
         for name, refused, instead in (
             ("edge_weights", self.edge_weights, "name `weight` among the features of an edge type"),
@@ -262,6 +268,7 @@ class DenseNetworkSection(NetworkSection):
     """Networks that read no edges: a node's features and rows, through dense layers of its node type."""
 
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder", "vectors")
+    READS_NO_EDGES: ClassVar[bool] = True
 
     layer: ClassVar[str] = "linear"
     layer_options: ClassVar[Mapping[str, str | int | float | bool]] = {}

@@ -43,6 +43,9 @@ class ModelSection(Section):
     """Values of `export.NAME.form` for models of the kind, the default first; none where there is no choice
     of stored vectors."""
 
+    READS_NO_EDGES: ClassVar[bool] = False
+    """Whether models of the kind know nodes without their neighbours."""
+
     ENCODES_CANDIDATES: ClassVar[bool] = False
     """Whether the vectors of candidates can be exported as an encoder too (`export.NAME.tower`)."""
 

@@ -29,9 +29,9 @@ class RowTimeSplitConfig(Section):
 class FurtherLabelConfig(Section):
     """A further label of the same rows, such as whether what was clicked was bought."""
 
-    label: str
-    """Boolean or two-valued categorical feature. A row without a value does not count for this label, neither
-    in training nor in the report."""
+    label: Annotated[str, Field(max_length=200)]
+    """Boolean or two-valued categorical feature. A row without a category does not count for this label,
+    neither in training nor in the report; one with an empty boolean is skipped by the import."""
     positive: str | None = None
     """The category that is positive, as `positive` of the task."""
 

@@ -92,8 +92,9 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         if read:
             raise UsageError(
                 "expected a model that does not read what it is to predict, received one that reads "
-                f"{read[0]}",
+                f"`{read[0]}`",
                 where=where,
+                hint="leave it out: models of the task read no label",
             )
         self._labels = task.labels if config.LEARNS_ALL_LABELS else task.labels[:1]
         self._label_weights = torch.tensor([config.label_weights.get(name, 1.0) for name in self._labels])

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphbox.config.edge_features import OWN_COLUMN_HINT, OWN_COLUMNS, own_column_refusal
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, FeatureSpec, edge_type_from_text, edge_type_text
 from graphbox.models.edge_inputs import TIMESTAMP
@@ -48,6 +49,8 @@ def learnt_edges(
         known = view.edge_features(edge_type)
         found[edge_type] = {}
         for name in wanted:
+            if name in OWN_COLUMNS and view.has_own_feature(edge_type, name):
+                raise UsageError(own_column_refusal(name, text), where="edge_features", hint=OWN_COLUMN_HINT)
             if name not in known or known[name].kind == "slots":
                 raise UsageError(
                     f"there is no feature `{name}` of edges of type `{text}` that layers read",

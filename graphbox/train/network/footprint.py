@@ -16,6 +16,7 @@ from graphbox.config import (
     RecommendTaskConfig,
     TwoTowerConfig,
 )
+from graphbox.graph.schema import edge_type_from_text
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
 from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, TableRows, ranking_numbers
@@ -138,8 +139,7 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
         """Return the numbers that are read of an edge, and how many edges there are, by edge type."""
         found = []
         for text, names in self.model.edge_features.items():
-            source, relation, target = text.split("__")
-            edge_type = (source, relation, target)
+            edge_type = edge_type_from_text(text)
             widths = self.counts.edge_widths.get(edge_type, {})
             width = sum(widths.get(name, 1) for name in names)
             found.append((width, self.counts.edges.get(edge_type, 0)))

@@ -77,10 +77,7 @@ class NetworkGraph:
         self.edge_learnt: dict[EdgeType, Mapping[str, LearntFeature]] = {
             each: known[view.own_type(each)] for each in read if view.own_type(each) in known
         }
-        self._features = {
-            each: self._by_id(each, edge_columns(view, each, learnt))
-            for each, learnt in self.edge_learnt.items()
-        }
+        self._features = {each: edge_columns(view, each, learnt) for each, learnt in self.edge_learnt.items()}
         among = self.edge_types if normalized else ()
         self._degrees = {edge_type: self._degrees_of(edge_type) for edge_type in among}
         self._list_lengths = {
@@ -130,9 +127,7 @@ class NetworkGraph:
                 target,
                 None if weight is None else torch.from_numpy(np.array(weight)),
                 ends,
-                torch.from_numpy(np.array(csc.ids_at(np.arange(csc.num_edges))))
-                if edge_type in self._features
-                else None,
+                torch.arange(csc.num_edges) if edge_type in self._features else None,
             )
         return LayerEdges(edges, {name: self.view.num_nodes(name) for name in self.node_types})
 
@@ -146,8 +141,8 @@ class NetworkGraph:
             weight = self._scaled(sample, edge_type, cols, weight)
             source = sample.nodes[edge_type[0]][: counts[edge_type[0]]]
             target = sample.nodes[edge_type[2]][: counts[edge_type[2]]]
-            ids = sample.edge_ids[edge_type][:count] if edge_type in self._features else None
-            edges[edge_type] = self._edges(edge_type, rows, cols, weight, (source, target), ids)
+            places = sample.edge_ids[edge_type][:count] if edge_type in self._features else None
+            edges[edge_type] = self._edges(edge_type, rows, cols, weight, (source, target), places)
         return LayerEdges(edges, counts)
 
     def _scaled(
@@ -169,7 +164,7 @@ class NetworkGraph:
         cols: Tensor,
         weight: Tensor | None,
         nodes: tuple[Tensor, Tensor],
-        ids: Tensor | None,
+        places: Tensor | None,
     ) -> Edges:
         """Return the edges of a relation.
 
@@ -179,7 +174,7 @@ class NetworkGraph:
             cols: positions of targets.
             weight: float32 [edges], or None.
             nodes: the nodes that sources, and those that targets are positions in.
-            ids: int64 [edges], of edges that have features.
+            places: int64 [edges], positions in the CSC, of edges that have features.
         """
         # Where some edges have weights of their own, those of the others are 1, whatever their relation.
         if weight is None and (self._normalized or self.edge_attributes):
@@ -191,17 +186,8 @@ class NetworkGraph:
                 own = torch.arange(len(nodes[1]), device=rows.device)
                 rows, cols = torch.cat([rows, own]), torch.cat([cols, own])
                 weight = torch.cat([weight, arriving[nodes[1]].square()])
-        features = None if ids is None else self._near(self._features[edge_type], rows)[ids]
+        features = None if places is None else self._near(self._features[edge_type], rows)[places]
         return Edges(torch.stack([rows, cols]), weight, features)
-
-    def _by_id(self, edge_type: EdgeType, columns: Tensor) -> Tensor:
-        """Return the features of edges by their ids, which may leave some out."""
-        ids = self.view.csc(edge_type).edge_ids
-        if ids is None:
-            return columns
-        found = columns.new_zeros(int(ids.max(initial=-1)) + 1, columns.shape[1])
-        found[torch.from_numpy(np.array(ids))] = columns
-        return found
 
     def _near(self, of_nodes: Tensor, others: Tensor) -> Tensor:
         """Return a tensor over all nodes of a type where others are; it is brought there once."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from graphbox.artifact.edge_features import CATEGORY_DIM
 from graphbox.graph import Graph
 from graphbox.graph.distinct import from_blocks
 from graphbox.graph.schema import EdgeType
-from graphbox.models.edge_inputs import CATEGORY_DIM
 
 _BLOCK_ROWS = 8192
 _BLOCKS = 24

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import gammaln
 from torch import Tensor
 
 from graphbox.graph.live_rows import LiveRows
@@ -125,17 +124,22 @@ def log_probability_in_batch(
     Returns:
         float32 [n].
     """
-    # Of `others` queries, those without the candidate fill all places: a hypergeometric probability.
-    without = np.maximum(others - queries, 0)
-    absent = np.where(
-        without < drawn,
-        -np.inf,
-        gammaln(without + 1.0)
-        - gammaln(np.maximum(without - drawn, 0) + 1.0)
-        - gammaln(others + 1.0)
-        + gammaln(others - drawn + 1.0),
-    )
+    absent = _log_absent(queries, others, drawn)
     not_drawn = np.log1p(-np.exp(np.minimum(log_probability.numpy().astype(np.float64), -1e-12)))
     with np.errstate(divide="ignore"):  # removed nodes are never there
         present = np.log(-np.expm1(np.minimum(absent, 0.0) + not_drawn))
     return torch.from_numpy(present.astype(np.float32))
+
+
+def _log_absent(queries: NDArray[np.int64], others: int, drawn: int) -> NDArray[np.float64]:
+    """Return how likely none of a candidate's queries is among those drawn: float64 [n], logarithms.
+
+    That is hypergeometric. Differences of log-gamma functions would lose all digits where queries are many.
+    """
+    counts, place = np.unique(queries, return_inverse=True)
+    absent = np.full(len(counts), -np.inf)
+    for number, count in enumerate(counts.tolist()):
+        if count + drawn <= others:
+            fewer, more = sorted((count, drawn))
+            absent[number] = np.log1p(-more / (others - np.arange(fewer))).sum()
+    return absent[place]

@@ -80,7 +80,7 @@ def _check_folds(labels: NDArray[np.int8], fold: NDArray[np.int8], where: str, h
         positives, negatives = int(np.count_nonzero(of_fold == 1)), int(np.count_nonzero(of_fold == 0))
         if not positives or not negatives:
             raise DataError(
-                f"expected rows with and without a click in each fold, received {positives:,} and "
+                f"expected positive and negative rows in each fold, received {positives:,} and "
                 f"{negatives:,} in {name}",
                 where=where,
                 hint=hint,
