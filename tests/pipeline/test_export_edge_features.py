@@ -344,7 +344,7 @@ def test_unseen_nodes_are_encoded_over_http(
                 encode, json={"nodes": [{**vars(node), "edge_features": {BACK: {"stars": 1}}}]}
             )
             assert wrong.status_code == 400
-            assert "expected a list of objects, one for each neighbour, or null" in wrong.text
+            assert "expected a list with an object or null for each neighbour" in wrong.text
     finally:
         server.stop()
         if server.process.stdout is not None:
