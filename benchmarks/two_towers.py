@@ -207,7 +207,7 @@ def graphbox_scores(ratings: Ratings, seed: int, settings: dict[str, Any]) -> tu
 
 
 class Columns(NamedTuple):
-    """What towers of PyTorch read of users or movies.
+    """Inputs of the towers of PyTorch, of users or movies.
 
     Attributes:
         codes: int64 [n, fields], codes of the id and of categories; 0 of what the training part lacks.

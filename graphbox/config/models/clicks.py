@@ -136,7 +136,7 @@ class ClickModelSection(LearntParts, ModelSection, OptimizationSection):
 
     @property
     def num_networks(self) -> int:
-        """How many networks with layers of the widths ``hidden`` there are."""
+        """Number of networks with layers of the widths ``hidden``."""
         return 1
 
 

@@ -18,7 +18,7 @@ from graphbox.models.features import LearntFeature
 from graphbox.train.view import GraphView
 
 LearntEdges = Mapping[EdgeType, Mapping[str, LearntFeature]]
-"""What is known of the features that are read, by edge type with edges of its own and name, in order."""
+"""Learnt properties of the features that are read, by edge type with edges of its own and name, in order."""
 
 _MOST_CATEGORIES = 1 << 24
 """Codes up to which float32 has every whole number."""
