@@ -11,6 +11,7 @@ from typing import Any
 
 from graphbox.config.earlier_models import mistakes_of_earlier_models
 from graphbox.config.edge_features import mistakes_of_edge_features
+from graphbox.config.exports import mistakes_of_compression, mistakes_of_export
 from graphbox.config.graph_schema import (
     EdgeTypeSchema,
     GraphSchema,
@@ -180,77 +181,13 @@ class _Checker:
         return task.get("kind") if isinstance(task, dict) else None
 
     def _check_export(self, name: str, export: Mapping[str, Any]) -> Iterator[Problem]:
-        model_name, form = export.get("model"), export.get("form")
-        yield from self._check_name(("export", name, "model"), model_name, self._models, "model")
-        model = self._models.get(str(model_name))
-        if export.get("max_neighbors") is not None and form != "encoder":
-            yield self._problem(
-                ("export", name, "max_neighbors"),
-                "expected `form: encoder` beside `max_neighbors`, received none",
-                "add it, or leave `max_neighbors` out",
-            )
-        section = section_of(model.get("kind")) if isinstance(model, dict) else None
-        if not isinstance(model, dict) or section is None:
-            return
-        if export.get("max_neighbors") is not None and section.READS_NO_EDGES:
-            yield self._problem(
-                ("export", name, "max_neighbors"),
-                f"expected a model that reads neighbours, received one of kind {model.get('kind')}",
-                "leave `max_neighbors` out",
-            )
-        if export.get("tower") == "candidate" and export.get("promote") == "if_better":
-            yield self._problem(
-                ("export", name, "promote"),
-                "expected `always` or `never` beside `tower: candidate`, received `if_better`",
-                "that tower is measured on no task: take `always`, or `graphbox models promote` later",
-            )
-        served = form or next(iter(section.EXPORT_FORMS), None)
-        if export.get("unknown_ids", "refuse") != "refuse" and served != "vectors":
-            yield self._problem(
-                ("export", name, "unknown_ids"),
-                "expected a model served as stored vectors beside `unknown_ids`, received one of kind "
-                + str(model.get("kind"))
-                + (f" with `form: {form}`" if form else ""),
-                "leave `unknown_ids` out",
-            )
-        if export.get("tower", "query") != "query" and not (
-            section.ENCODES_CANDIDATES and served == "encoder"
-        ):
-            able = " or ".join(kinds_that(lambda other: other.ENCODES_CANDIDATES))
-            yield self._problem(
-                ("export", name, "tower"),
-                f"expected an encoder of a model of kind {able} beside `tower: {export['tower']}`, received "
-                f"one of kind {model.get('kind')}" + (f" with `form: {form}`" if form else ""),
-                "leave `tower` out",
-            )
-        if form is not None and form not in section.EXPORT_FORMS:
-            forms = " or ".join(f"`{each}`" for each in section.EXPORT_FORMS)
-            yield self._problem(
-                ("export", name, "form"),
-                f"expected {forms or 'no `form`'} for a model of kind {model.get('kind')}, received `{form}`",
-                "leave `form` out",
-            )
+        yield from self._check_name(("export", name, "model"), export.get("model"), self._models, "model")
+        for mistake in mistakes_of_export(name, export, self._models.get(str(export.get("model")))):
+            yield self._problem(*mistake)
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
-        export = self._exports.get(name)
-        model_name = str(export.get("model")) if isinstance(export, dict) else ""
-        model = self._models.get(model_name)
-        if not isinstance(model, dict):
-            return
-        section = section_of(model.get("kind"))
-        is_told = section is not None and section.model_fields["task"].is_required()  # as a missing key
-        if model.get("task") is None and not is_told:
-            yield self._problem(
-                ("compress", name),
-                f"the model `{model_name}` has no task, so what compression costs cannot be measured",
-                f"give it one (`models.{model_name}.task`), or leave the artifact as it is",
-            )
-        if isinstance(export, dict) and export.get("tower") == "candidate":
-            yield self._problem(
-                ("compress", name),
-                "expected an artifact that is measured on its task, received one with `tower: candidate`",
-                f"leave it out; `graphbox compress {name}` compares nearest nodes",
-            )
+        for mistake in mistakes_of_compression(name, self._exports.get(name), self._models):
+            yield self._problem(*mistake)
 
     def _check_nodes(self) -> Iterator[Problem]:
         at_an_end = {name for edge in self._edges for name in (edge.type[0], edge.type[2])}

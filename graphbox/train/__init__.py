@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from graphbox.train.assignment import Assignment
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
-from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, load_network
+from graphbox.train.network.network_files import load_network
+from graphbox.train.network.trained_network import ClassHead, TrainedNetwork
 from graphbox.train.own_module.inputs import ModuleInputs
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.row_keys import RowKeys

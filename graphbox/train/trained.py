@@ -26,7 +26,8 @@ from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.train.click.model import ClickModel, load_click_model, save_click_model
 from graphbox.train.completion.triple_rows import TripleRows
-from graphbox.train.network.trained_network import TrainedNetwork, load_network, save_network
+from graphbox.train.network.network_files import load_network, save_network
+from graphbox.train.network.trained_network import TrainedNetwork
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.sequences.encoder import SequenceEncoder

@@ -417,6 +417,11 @@ def test_a_page_refuses_a_model_that_reads_features_of_edges(
             "expected an edge type among the model's `relations`, received `user__rated__item`",
         ),
         (
+            {"edge_features": {TEXT: ["stars", "stars"]}},
+            {},
+            "expected each feature once, received `stars` again",
+        ),
+        (
             {"num_neighbors": [2, 2]},
             {"memory": {"topology": "64MiB"}},
             "expected models without `edge_features`, which are read in memory, received `m`",
@@ -431,3 +436,14 @@ def test_mistakes_are_found_before_anything_runs(
     with pytest.raises(ConfigError) as caught:
         run(tables / "wrong.yaml", (), workspace)
     assert message in str(caught.value)
+
+
+def test_a_feature_called_timestamp_is_refused_by_the_run_file(workspace: Workspace, tables: Path) -> None:
+    document = json.loads(
+        run_file({"m": {"task": "label", "layer": "gine", "edge_features": {TEXT: ["timestamp"]}}})
+    )
+    rated = next(each for each in document["graph"]["edges"] if each["type"][1] == "rated")
+    rated["features"]["timestamp"] = "number"
+    (tables / "named.yaml").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="expected `timestamp` to be that of the edges"):
+        run(tables / "named.yaml", (), workspace)

@@ -395,3 +395,18 @@ def test_mistakes_are_said(ratings: Graph, settings: dict[str, Any], message: st
     with pytest.raises((GraphboxError, ValidationError)) as caught:
         trainer_of(ratings, **settings)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["weight", "timestamp"])
+def test_a_feature_called_as_what_an_edge_has_itself_is_refused(name: str) -> None:
+    table = edge_table(
+        np.array([0, 1]),
+        np.array([1, 0]),
+        2,
+        2,
+        features={name: Column("number", np.array([1.0, np.nan], np.float32))},
+    )
+    graph = Graph("named", {"user": numbered_nodes(2)}, {FOLLOWS: table})
+    with pytest.raises(UsageError, match=f"expected `{name}` to be that of the edges") as caught:
+        learnt_edges(GraphView(graph, None), {"user__follows__user": (name,)})
+    assert "rename the feature" in str(caught.value.hint)

@@ -352,7 +352,7 @@ def _beside(record: ModelRecord) -> Path:
 def _network_writer(artifact: Artifact, ids: GivenIds) -> Callable[[Path], None] | None:
     from graphbox.train import load_network
     from graphbox.train.forgetting import without_rows
-    from graphbox.train.network.trained_network import save_network
+    from graphbox.train.network.network_files import save_network
 
     if artifact.manifest.network is None:
         return None

@@ -93,7 +93,7 @@ def _export_vectors(
     bounds: ParityBounds,
 ) -> ExportResult:
     from graphbox.export import EmbeddingSource, export_embedding, export_encoder
-    from graphbox.train.network.trained_network import save_network
+    from graphbox.train.network.network_files import save_network
 
     candidates = None
     if trained.target is not None and trained.target_type is not None:
@@ -129,7 +129,8 @@ def _export_network(
 ) -> ExportResult:
     from graphbox.export import NetworkSource, export_network
     from graphbox.train import GraphView
-    from graphbox.train.network.trained_network import ClassHead, save_network
+    from graphbox.train.network.network_files import save_network
+    from graphbox.train.network.trained_network import ClassHead
 
     network = trained.inductive_network()
     if ":" in network.config.layer:
