@@ -34,12 +34,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
+from benchmarks.rechub import PARTS, fit, part_rows
 from graphbox import __version__
 from graphbox.pipeline import run
 from graphbox.workspace import Workspace
 
 _DIM, _WINDOW, _HIDDEN, _ATTENTION = 16, 20, (128, 64), (64, 16)
-_PARTS = ("train", "validation", "test")
 _WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3)
 _FIELDS = ("user", "item", "genre")
 Columns = dict[str, Any]
@@ -63,7 +63,7 @@ def read_rows(folder: Path) -> Columns:
             before.append(item)
     count = len(ratings)
     place = np.searchsorted([0.8 * count, 0.9 * count], np.arange(count), side="right")
-    columns["part"] = [_PARTS[each] for each in place]
+    columns["part"] = [PARTS[each] for each in place]
     for name in ("user", "item"):  # ids are integers; lists of them too, see docs/models.md
         columns[name] = list(map(int, columns[name]))
     columns["items"] = [list(map(int, each)) for each in columns["items"]]
@@ -183,33 +183,12 @@ def _train_peer(
         mlp_params={"dims": list(_HIDDEN)},
         attention_mlp_params={"dims": list(_ATTENTION)},
     )
-    of_part = {
-        part: ({name: each[parts == part] for name, each in inputs.items()}, labels[parts == part])
-        for part in _PARTS
-    }
-    loaders = (
-        import_module("torch_rechub.utils.data")
-        .DataGenerator(*of_part["train"])
-        .generate_dataloader(
-            x_val=of_part["validation"][0],
-            y_val=of_part["validation"][1],
-            x_test=of_part["test"][0],
-            y_test=of_part["test"][1],
-            batch_size=512,
-        )
-    )
-    with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        trainer = import_module("torch_rechub.trainers").CTRTrainer(
-            model,
-            optimizer_params={"lr": 1e-3, "weight_decay": weight_decay},
-            n_epoch=20,
-            earlystop_patience=3,
-            model_path=folder,
-        )
-        trainer.fit(loaders[0], loaders[1])
+    rows = part_rows(inputs, labels, parts)
+    trainer, loaders = fit("CTRTrainer", model, [], rows, weight_decay)
+    with contextlib.redirect_stdout(io.StringIO()):
         return {
             part: np.array(trainer.predict(trainer.model, loader))
-            for part, loader in zip(_PARTS[1:], loaders[1:], strict=True)
+            for part, loader in zip(PARTS[1:], loaders[1:], strict=True)
         }
 
 

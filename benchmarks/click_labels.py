@@ -16,10 +16,8 @@ models have their defaults. `deepfm` learns each label alone.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import gzip
-import io
 import json
 import statistics
 import sys
@@ -35,13 +33,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
+from benchmarks.rechub import PARTS, fit, part_rows
 from graphbox import __version__
 from graphbox.models.click_fields import choose_knots
 from graphbox.pipeline import run
 from graphbox.workspace import Workspace
 
 _DIM, _HIDDEN, _EXPERTS, _TOWER = 16, (128, 64), 4, (32,)
-_PARTS = ("train", "validation", "test")
 _TEST_ROWS = 16_281
 _KNOTS = 32
 _WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3)
@@ -62,7 +60,7 @@ def read_rows(path: Path) -> Columns:
     columns["never_married"] = [each == "Never-married" for each in columns.pop("marital-status")]
     number = np.arange(len(rows))
     place = np.where(number < _TEST_ROWS, 2, (number % 10 == 0).astype(int))
-    columns["part"] = [_PARTS[each] for each in place]
+    columns["part"] = [PARTS[each] for each in place]
     return columns
 
 
@@ -175,37 +173,14 @@ def _train_peer(
         expert_params={"dims": list(_HIDDEN)},
         tower_params_list=[{"dims": list(_TOWER)} for _ in _LABELS],
     )
-    of_part = {
-        part: ({name: each[parts == part] for name, each in inputs.items()}, labels[parts == part])
-        for part in _PARTS
-    }
-    loaders = (
-        import_module("torch_rechub.utils.data")
-        .DataGenerator(*of_part["train"])
-        .generate_dataloader(
-            x_val=of_part["validation"][0],
-            y_val=of_part["validation"][1],
-            x_test=of_part["test"][0],
-            y_test=of_part["test"][1],
-            batch_size=512,
-        )
-    )
-    with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        trainer = import_module("torch_rechub.trainers").MTLTrainer(
-            model,
-            types,
-            optimizer_params={"lr": 1e-3, "weight_decay": weight_decay},
-            n_epoch=20,
-            earlystop_patience=3,
-            model_path=folder,
-        )
-        trainer.fit(loaders[0], loaders[1])
+    rows = part_rows(inputs, labels, parts)
+    trainer, _ = fit("MTLTrainer", model, [types], rows, weight_decay)
     model.load_state_dict(trainer.early_stopper.best_weights)  # which a training without a stop leaves out
     model.eval()
     with torch.no_grad():
         return {
-            part: model({name: torch.from_numpy(each) for name, each in of_part[part][0].items()}).numpy()
-            for part in _PARTS[1:]
+            part: model({name: torch.from_numpy(each) for name, each in rows[part][0].items()}).numpy()
+            for part in PARTS[1:]
         }
 
 
