@@ -372,8 +372,8 @@ class RowUpdater:
                 raise NotFoundError(
                     f"expected ids of nodes of the model, received `{str(first)[:64]}` of `{node_type}`",
                     where=f"table `{name}`",
-                    hint="an encoder knows the neighbours of the nodes it was exported with alone: ask for "
-                    "others by their features, or export again",
+                    hint="an encoder takes new ids of candidates alone, of a type that its network does not "
+                    "read: ask for others by their features, or export again",
                 )
             new = values.filter(pa.array(is_new))
             self._check_covered(tables, name, of_type, new)

@@ -61,7 +61,7 @@ class UnseenNode:
             ``source__relation__target``; a relation that is left out has none.
         weights: of these edges, in the same order; without them all weigh 1.
         edge_features: features of these edges, in the same order: of each edge the values by name, or None;
-            what is left out or null is missing, as for an edge in training that had no value.
+            what is left out or null is missing: a number counts as the mean of training, a vector as 0.
     """
 
     features: Mapping[str, Any] = field(default_factory=dict)

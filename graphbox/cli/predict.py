@@ -193,8 +193,9 @@ def _predictions(
         from graphbox.graph import Graph
         from graphbox.train import load_network
 
-        asked.check_nodes(record.name)
         network = load_network(artifact.path / artifact.manifest.network, may_import=False)
+        network.class_head()  # before what is asked of it: no answer would help with one of links
+        asked.check_nodes(record.name)
         graph = Graph.open(workspace.graph(asked.graph or artifact.manifest.lineage.graph or "").path)
         return _of_nodes(network, graph, asked.nodes, about)
     from graphbox.deploy import open_click

@@ -15,13 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from graphbox.artifact import Artifact
 from graphbox.deploy import update_rows
+from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.models.graph_layers import OwnLinear
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.pipeline import run
 from graphbox.train import GraphView, load_trained
 from graphbox.workspace import Workspace
+from tests.cli.conftest import call_main
 from tests.server.server_process import ServerProcess, start_process, wait_until
 
 USERS, ITEMS, TASTES = 120, 80, 4
@@ -191,3 +194,24 @@ def test_the_stored_network_embeds_the_graph_as_training_did(shop: Shop) -> None
     assert everything.target is not None
     assert shop.trained.target is not None
     np.testing.assert_allclose(everything.target, shop.trained.target, rtol=1e-4, atol=1e-5)
+
+
+def test_predict_says_that_towers_predict_no_classes(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("city,age\ncity-1,30\n")
+    rows, found = tmp_path / "users.csv", tmp_path / "found.parquet"
+    outcome = call_main(["-C", shop.workspace.root, "predict", "people", "--input", rows, "-o", found])
+    assert outcome.code == 2
+    assert "expected a network that classifies nodes, received one of links" in outcome.err
+    assert "graphbox embed" in outcome.err
+
+
+def test_new_ids_of_queries_are_refused_with_what_to_do(shop: Shop) -> None:
+    row = np.zeros((1, shop.trained.embeddings["user"].shape[1]), np.float32)
+    table = next(name for name, spec in opened(shop).manifest.tables.items() if spec.node_type == "user")
+    with pytest.raises(NotFoundError, match="received `newcomer` of `user`") as caught:
+        update_rows(shop.workspace, "people", ["newcomer"], row, table=table)
+    assert "ask for others by their features" in str(caught.value.hint)
+
+
+def opened(shop: Shop) -> Artifact:
+    return Artifact.open(shop.workspace.model("people").path)

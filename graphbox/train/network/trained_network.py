@@ -272,15 +272,23 @@ class TrainedNetwork:
         Raises:
             UsageError: the network does not classify, or does not fit the graph.
         """
-        head = self.head
-        if not isinstance(head, ClassHead):
+        head = self.class_head()
+        logits = self.over(graph, {head.node_type: nodes}, threads).logits
+        assert logits is not None  # noqa: S101 - for the type checker
+        return head.probabilities(logits[nodes])
+
+    def class_head(self) -> ClassHead:
+        """Return the head of a network that classifies nodes.
+
+        Raises:
+            UsageError: the network is one of links.
+        """
+        if not isinstance(self.head, ClassHead):
             raise UsageError(
                 "expected a network that classifies nodes, received one of links",
                 hint="`graphbox embed` gives the vectors of nodes, and what is near them",
             )
-        logits = self.over(graph, {head.node_type: nodes}, threads).logits
-        assert logits is not None  # noqa: S101 - for the type checker
-        return head.probabilities(logits[nodes])
+        return self.head
 
     @property
     def classes(self) -> tuple[str, ...]:
