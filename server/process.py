@@ -144,6 +144,7 @@ class _Server:
                 tls = None if self._tls is None else partial(self._tls.context, "h2")
                 accepting.append(listen_grpc(service, connections, listeners.grpc, tls))
             self._on_start()
+            self._gateway.services.telemetry.mark_serving()
             await self._stopping.wait()
             for each in accepting:
                 each.close()

@@ -37,6 +37,7 @@ from graphbox.server.live_rows import RowsCollector
 __all__ = ["PENDING_EXECUTIONS", "InferenceTimes", "ModelStatistics", "Telemetry"]
 
 PENDING_EXECUTIONS = "pending executions"
+_SERVING = "serving"
 """Gauge of the model executions that are queued or running."""
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -299,7 +300,9 @@ class _WorkerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         running = self._counters.process_ids()
-        yield GaugeMetricFamily("graphbox_workers", "Worker processes that run", len(running))
+        yield GaugeMetricFamily(
+            "graphbox_workers", "Worker processes that serve", self._counters.gauge_total(_SERVING)
+        )
         yield GaugeMetricFamily(
             "graphbox_pending_executions",
             "Model executions queued or running",
@@ -378,12 +381,17 @@ class Telemetry:
 
     def __init__(self, counters: Counters) -> None:
         self.registry = CollectorRegistry()
+        self._serving = counters.gauge(_SERVING)
         self._requests = _RequestCollector(counters, "http", "HTTP requests", ("method", "status", "route"))
         self._calls = _RequestCollector(counters, "grpc", "gRPC calls", ("status", "method"))
         self.registry.register(self._requests)
         self.registry.register(self._calls)
         self.registry.register(_WorkerCollector(counters))
         self.registry.register(RowsCollector(counters))
+
+    def mark_serving(self) -> None:
+        """Count this worker among those that serve; it is no longer once its process has ended."""
+        self._serving[0] = 1
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an HTTP request; status 0: the client left before the answer."""

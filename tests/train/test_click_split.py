@@ -143,7 +143,7 @@ def test_a_row_without_a_label_is_in_no_part(graph: Graph) -> None:
     [
         ({"label": "price"}, UsageError, "boolean or categorical feature as label"),
         ({"label": "none"}, UsageError, "none of that name"),
-        ({"label": "always"}, DataError, "(?s)with and without a click.*nothing to learn"),
+        ({"label": "always"}, DataError, "(?s)positive and negative rows.*nothing to learn"),
         ({"positive": "yes"}, UsageError, "no `positive` of a boolean label"),
         ({"label": "answer", "positive": "maybe"}, UsageError, "received `maybe`"),
         ({"split": RowTimeSplitConfig(kind="time", feature="part")}, UsageError, "when a row came to be"),
