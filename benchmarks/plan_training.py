@@ -306,6 +306,8 @@ CASES: Mapping[str, Case] = {
     "gnn_propagation": Case(
         "links", {"kind": "gnn", "task": "class", "layer": "appnp", "layers": 10, "epochs": 2}
     ),
+    "gnn_gcn": Case("links", {"kind": "gnn", "task": "class", "layer": "gcn", "layers": 3, "epochs": 2}),
+    "gnn_gcn2": Case("links", {"kind": "gnn", "task": "class", "layer": "gcn2", "layers": 8, "epochs": 2}),
     "gnn_edges": Case("links", {"layer": "gine", **_OF_EDGES}),
     "gnn_edges_attention": Case("links", {"layer": "gatv2", **_OF_EDGES}),
     "gnn_sampled": Case(

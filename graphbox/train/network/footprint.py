@@ -43,7 +43,11 @@ _COLUMN_BYTES = 8.0
 _PROPAGATION = ("appnp", "lightgcn")
 """Layers that keep no vectors for gradients on the CPU: steps are linear, and sums there have no messages."""
 _STEP_BYTES = 50.0
-"""Of each edge in a step of these: its weights, and which of them are left out."""
+"""Of each edge in a step of layers without messages: its weights, and which of them are left out."""
+_SUM_BYTES = {"gcn": 14.0, "gcn2": 28.0}
+"""Bytes that a convolution without messages on the CPU keeps for each node and number of a vector."""
+_SUMS_BYTES = 46.0
+"""Of each node and number of a vector, whatever the number of these."""
 _EDGE_BYTES = 140.0
 """Of each edge while a graph is sampled in memory, both directions together."""
 _STORED_EDGE_BYTES = 16.0
@@ -120,12 +124,15 @@ class GraphNetworkFootprint(_NetworkFootprint[GraphNetworkConfig]):
         columns = sum(_COLUMN_BYTES * width * count for width, count in self._edge_widths())
         if model.num_neighbors is None:
             # Vectors before and after each layer with their gradients, and the edges in both directions.
-            layers, by_edge = model.layers, 200.0 + 90.0 * model.layers + messages
+            by_number, by_edge = 60.0 + 28.0 * model.layers, 200.0 + 90.0 * model.layers + messages
             if model.layer in _PROPAGATION:
-                layers, by_edge = min(layers, 2), 200.0 + _STEP_BYTES * layers
-            numbers = (60.0 + 28.0 * layers) * (0.75 if scores else 1.0)
-            fixed = 55 * MEGABYTE + features + scores + numbers * model.dim * nodes
-            return Demand(fixed, by_edge * edges + (2.0 + layers) * columns)
+                by_number, by_edge = 60.0 + 28.0 * min(model.layers, 2), 200.0 + _STEP_BYTES * model.layers
+            elif model.layer in _SUM_BYTES:
+                by_number = _SUMS_BYTES + _SUM_BYTES[model.layer] * model.layers
+                by_edge = 200.0 + _STEP_BYTES * model.layers
+            vectors = by_number * (0.75 if scores else 1.0) * model.dim * nodes
+            fixed = 55 * MEGABYTE + features + scores + vectors
+            return Demand(fixed, by_edge * edges + (2.0 + model.layers) * columns)
         drawn, met = self._drawn(nodes)
         batches = 70.0 * model.dim * met + messages * min(drawn, edges)
         rows = 8.0 * model.dim * nodes
