@@ -128,7 +128,9 @@ def _print_chosen(name: str, chosen: Mapping[str, Any] | None, console: Console)
     console.print(f"{name} was trained with {settings}: {chosen['why']}", markup=False, soft_wrap=True)
     trials = chosen["trials"]
     if len(trials) > 1:
-        best_first = sorted(trials, key=lambda each: (each["cost"] is None, each["cost"] or 0.0))
+        best_first = sorted(
+            trials, key=lambda each: (each["cost"] is None, each["state"] == "pruned", each["cost"] or 0.0)
+        )
         shared = {
             key: value
             for key, value in trials[0]["settings"].items()
@@ -136,7 +138,7 @@ def _print_chosen(name: str, chosen: Mapping[str, Any] | None, console: Console)
         }
         rows = [
             (
-                metric(each["value"]) if each["value"] is not None else each["state"],
+                _figure_in_words(each),
                 duration(each["seconds"]),
                 _in_words({key: value for key, value in each["settings"].items() if key not in shared}),
             )
@@ -146,6 +148,15 @@ def _print_chosen(name: str, chosen: Mapping[str, Any] | None, console: Console)
         more = f", the best {_SHOWN_TRIALS}" if len(trials) > _SHOWN_TRIALS else ""
         console.print(table(f"{len(trials)} trials of {name}{more}", columns, rows, columns[:2]))
     console.print()
+
+
+def _figure_in_words(trial: Mapping[str, Any]) -> str:
+    if trial["value"] is None:
+        return str(trial["state"])
+    if trial["state"] != "pruned":
+        return metric(trial["value"])
+    figure, median = metric(trial["value"]), metric(trial["median"])
+    return f"pruned after epoch {trial['epochs']}: {figure}, median {median}"
 
 
 def _in_words(settings: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ from graphbox.graph import Graph
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.choosing.choose import CHOICES, Measured, Settled, settle, settled_earlier
 from graphbox.train.choosing.facts import facts_of
+from graphbox.train.choosing.figures import TrialFigure
+from graphbox.train.choosing.pruning import MedianRule, curve_of
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.distillation import EarlierModels, earlier_models
 from graphbox.train.json_record import read_record
@@ -255,6 +257,8 @@ class _Hooks:
     progress: ProgressCallback | None
     stop: StopCallback | None
     at_once: AtOnce
+    gives_up: Callable[[Trainer], bool] | None = None
+    """Asked after each measured epoch, see :func:`graphbox.train.loop.train`."""
 
 
 def _trained_in_process(
@@ -316,6 +320,7 @@ def _trained_in_process(
                     processes=processes,
                     description=description,
                     most_epochs=None if options.phase is None else options.phase.most_epochs,
+                    gives_up=None if hooks.gives_up is None else partial(hooks.gives_up, trainer),
                     start=None
                     if options.start_from is None
                     else partial(
@@ -363,9 +368,12 @@ def _settled(
     touched = getattr(config, "relations", ()) or getattr(config, "edge_types", ())
     facts = facts_of(graph, split, touched, reads_edges=options.memory.topology is None)
 
-    def try_settings(section: ModelSection, place: Path, is_over: Callable[[], bool]) -> Measured:
+    def try_settings(
+        section: ModelSection, place: Path, is_over: Callable[[], bool], rule: MedianRule | None
+    ) -> Measured:
         of_trial = replace(options, run_folder=place, resume=True)
-        return _measured(graph, split, section, task, of_trial, _hooks_of_trial(hooks, place, is_over))
+        of_hooks = _hooks_of_trial(hooks, place, is_over)
+        return _measured(graph, split, section, task, of_trial, of_hooks, rule)
 
     return settle(
         config,
@@ -392,25 +400,36 @@ def _measured(
     task: TaskConfig | None,
     options: TrainingOptions,
     hooks: _Hooks,
+    rule: MedianRule | None,
 ) -> Measured:
-    """Train on the training part alone and measure on the validation part."""
+    """Train on the training part alone and measure on the validation part; the rule may end it early."""
     from graphbox.train.evaluate import evaluate_trained
 
+    assert split is not None and task is not None  # noqa: S101, PT018 - without them nothing is compared
+    log = MetricsLog(options.run_folder / "metrics.jsonl", options.logged_name)
+
+    def exceeded(trainer: Trainer) -> float | None:
+        return None if rule is None else rule.exceeded(TrialFigure.of_trainer(trainer, task).reports(log))
+
     def finish(trainer: Trainer, outcome: Outcome, _: TrainingMemory) -> Measured:
-        selection = trainer.selection
-        if selection is not None and outcome.best_value is not None:
-            metric, value = selection.metric.removeprefix("validation_"), outcome.best_value
-            cost = value if selection.smaller_is_better else -value
-            return Measured(metric, value, cost, outcome.epochs, outcome.best_epoch)
-        assert split is not None and task is not None  # noqa: S101, PT018 - without them nothing is compared
+        figure = TrialFigure.of_trainer(trainer, task)
+        curve, median = curve_of(figure.reports(log)), exceeded(trainer)
+        if median is not None:
+            share, cost = curve[-1]
+            value, best = figure.cost(cost), round(share * trainer.epochs)
+            return Measured(figure.name, value, cost, outcome.epochs, best, figure.cost(median), curve)
+        if outcome.best_value is not None:
+            value, cost = outcome.best_value, figure.cost(outcome.best_value)
+            return Measured(figure.name, value, cost, outcome.epochs, outcome.best_epoch, None, curve)
         with hooks.at_once():
             trained = trainer.trained(options.name, GraphView(graph, split, "validation"))
             value = float(evaluate_trained(graph, split, task, trained, "validation")[task.deciding_metric])
-        return Measured(task.deciding_metric, value, -value, outcome.epochs, None)
+        return Measured(task.deciding_metric, value, -value, outcome.epochs, None, None, curve)
 
     learns = {"train_on": "train"} if config.sees_validation else {}
     section = config.model_copy(update=learns)
     earlier_folder = options.run_folder.parents[2]  # <run>/choices/<model>/<trial>
+    hooks = replace(hooks, gives_up=lambda trainer: exceeded(trainer) is not None)
     return _trained_in_process(graph, split, section, task, options, (), hooks, ALONE, finish, earlier_folder)
 
 

@@ -86,6 +86,7 @@ class Outcome:
 
 ProgressCallback = Callable[[TrainProgress], None]
 StopCallback = Callable[[], bool]
+GivesUpCallback = Callable[[], bool]
 AtOnce = Callable[[], AbstractContextManager[None]]
 """Makes a block that a stop request ends by raising InterruptedRunError, wherever it is."""
 
@@ -134,6 +135,7 @@ def train(
     description: ModelDescription | None = None,
     start: Callable[[], WarmStart] | None = None,
     most_epochs: int | None = None,
+    gives_up: GivesUpCallback | None = None,
 ) -> Outcome:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
@@ -164,6 +166,8 @@ def train(
         start: gives the trainer what it starts from, unless it is resumed; None: it starts anew.
         most_epochs: epochs after which training ends before the trainer has no more; None: they are all
             trained.
+        gives_up: asked after each measured epoch, whose figures are in the log, whether to end there: in the
+            present state, without a checkpoint, as nobody wants the model. For a training in one process.
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
@@ -190,6 +194,7 @@ def train(
             checkpoint_interval_s,
             processes,
             most_epochs,
+            gives_up or (lambda: False),
         )
         checkpoint = store.load(threads, instead_of=trainer.tables()) if resume else None
         if checkpoint is None:
@@ -222,9 +227,12 @@ class _Loop:
         checkpoint_interval_s: float,
         processes: TrainingProcesses,
         most_epochs: int | None,
+        gives_up: GivesUpCallback,
     ) -> None:
         self._processes = processes
         self._most_epochs = most_epochs
+        self._gives_up = gives_up
+        self._is_given_up = False
         self._checkpoint_interval_s = checkpoint_interval_s
         self._trainer = trainer
         self._model = model
@@ -264,9 +272,10 @@ class _Loop:
             self._run_epochs()
         elif not self._at.finished:
             self._run_epochs()
-            self._at.finished = True
-            self._save()
-        if self._processes.size == 1:
+            if not self._is_given_up:
+                self._at.finished = True
+                self._save()
+        if self._processes.size == 1 and not self._is_given_up:
             self._take_best()
         self._beat("finished")
         at = self._at
@@ -308,6 +317,8 @@ class _Loop:
             if save:
                 self._save()
         self._end_epoch()
+        if self._is_given_up:
+            return
         if self._trainer.is_endless:
             self._save()
         (stop,) = self._processes.decide(self._stop())
@@ -334,7 +345,9 @@ class _Loop:
             values = self._processes.agree(self._trainer.end_epoch(epoch))
         if values:
             self._point(values)
-            self._compare(values)
+            self._is_given_up = self._gives_up()
+            if not self._is_given_up:
+                self._compare(values)
 
     def _compare(self, values: Mapping[str, float]) -> None:
         """Keep this state if it is the best so far."""
@@ -354,7 +367,7 @@ class _Loop:
         self._save()
 
     def _is_over(self) -> bool:
-        return self._out_of_patience() or self._at.epoch == self._most_epochs
+        return self._is_given_up or self._out_of_patience() or self._at.epoch == self._most_epochs
 
     def _out_of_patience(self) -> bool:
         selection = self._trainer.selection

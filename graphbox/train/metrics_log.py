@@ -81,6 +81,17 @@ class MetricsLog:
                 hint="what was trained went with it: train again",
             ) from None
 
+    def figures(self, name: str) -> list[tuple[int, float]]:
+        """Return epochs finished and the figure, of each point of the model that has it, in order."""
+        if not self._path.exists():
+            return []
+        points = (json.loads(line) for line in self._path.read_bytes().splitlines())
+        return [
+            (int(point["epoch"]), float(point["values"][name]))
+            for point in points
+            if point["model"] == self._model and name in point["values"]
+        ]
+
 
 def _model_of(line: bytes) -> str | None:
     """Return the model of a point; None where the line was cut off."""

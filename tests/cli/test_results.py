@@ -98,17 +98,20 @@ def test_settings_that_were_chosen_are_told_with_what_was_tried() -> None:
             "value": value,
             "cost": None if value is None else -value,
             "state": state,
+            "epochs": 4,
+            "median": 0.86 if state == "pruned" else None,
             "seconds": 12.0,
         }
         for layer, layers, value, state in (
             ("appnp", 10, 0.816, "measured"),
             ("sage", 2, 0.851, "measured"),
             ("gcn2", 2, None, "refused"),
+            ("gat", 2, 0.83, "pruned"),
         )
     ]
     chosen = {
         "settings": trials[1]["settings"],
-        "why": "best accuracy of 2: search",
+        "why": "best accuracy of 2, 1 more pruned: search",
         "metric": "accuracy",
         "trials": trials,
     }
@@ -121,8 +124,9 @@ def test_settings_that_were_chosen_are_told_with_what_was_tried() -> None:
         "net was trained with layer sage, layers 2, embeddings [], layer_options {dropout 0.5}: best" in text
     )
     lines = [line.split() for line in text.splitlines()]
-    rows = [line for line in lines if line and line[0] in {"0.816", "0.851", "refused"}]
-    assert [row[0] for row in rows] == ["0.851", "0.816", "refused"]  # the best first
+    rows = [line for line in lines if line and line[0] in {"0.816", "0.851", "pruned", "refused"}]
+    assert [row[0] for row in rows] == ["0.851", "0.816", "pruned", "refused"]  # the best first
+    assert " ".join(rows[2]).startswith("pruned after epoch 4: 0.830, median 0.860 ")
     assert " ".join(rows[0]).endswith("layer sage, layers 2")  # what trials share is not repeated
     console = Console(file=StringIO(), width=120)
     print_results(

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from graphbox.train import fit, load_outcome, make_split
 from graphbox.train.choosing.choose import Measured, settle, settled_earlier
 from graphbox.train.choosing.facts import facts_of
 from graphbox.train.choosing.proposals import propose
+from graphbox.train.choosing.pruning import MedianRule
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
 from graphbox.train.fit import load_settled
 
@@ -50,7 +52,9 @@ class Bench:
         self.asked: list[dict[str, Any]] = []
         self._dies_at = dies_at
 
-    def __call__(self, section: ModelSection, place: Path, is_over: Callable[[], bool]) -> Measured:
+    def __call__(
+        self, section: ModelSection, place: Path, is_over: Callable[[], bool], rule: MedianRule | None
+    ) -> Measured:
         assert isinstance(section, GraphNetworkConfig)
         assert section.auto == ()
         assert section.tune is None
@@ -134,6 +138,52 @@ class TestSearch:
             settled.trials
         )
 
+    def test_a_pruned_trial_never_wins(self, tmp_path: Path) -> None:
+        rules: list[MedianRule | None] = []
+        bench = Bench()
+
+        def train(section: ModelSection, place: Path, is_over: Any, rule: MedianRule | None) -> Measured:
+            rules.append(rule)
+            time.sleep(0.02)
+            found = bench(section, place, is_over, rule)
+            curve = ((0.5, found.cost),)
+            if rule is not None and rule.exceeded([(share, 9.0) for share in (0.3, 0.4, 0.5)]) is not None:
+                return Measured("accuracy", 5.0, -5.0, 1, 1, 6.0, curve)  # the best figure of all
+            return replace(found, curve=curve)
+
+        config = self.CONFIG.model_copy(update={"tune": 0.5})
+        settled = settle(config, FACTS, tmp_path, train, seed=0, compares=True)
+        states = [each["state"] for each in settled.trials]
+        suggested = sum(each["source"] == "suggested" for each in settled.trials)
+        assert [each is None for each in rules] == [number < suggested for number in range(len(rules))]
+        ended = [state for state in states if state in {"measured", "pruned"}]
+        assert ended == ["measured"] * 3 + ["pruned"] * (len(ended) - 3)  # from the fourth on, all do worse
+        assert len(ended) > 5
+        won = next(each for each in settled.trials if each["settings"] == settled.settings)
+        assert won["cost"] == min(each["cost"] for each in settled.trials if each["state"] == "measured")
+        assert settled.why.startswith(f"best accuracy of 3, {len(ended) - 3} more pruned: ")
+        assert [each.name for each in tmp_path.glob("trial-*")] == [settled.trained]
+        assert settled.trained == f"trial-{settled.trials.index(won)}"
+
+    def test_proposals_learn_from_pruned_trials(self) -> None:
+        space = {"dropout": Interval(0.0, 0.8)}
+        poor = [
+            SettingsTrial({"dropout": dropout}, "search", "", "pruned", "a", 0.1, -0.1, 4, 4, 1.0, 0.5)
+            for dropout in np.linspace(0.41, 0.8, 20).round(3).tolist()
+        ]
+        good = [
+            SettingsTrial({"dropout": dropout}, "search", "", "measured", "a", dropout, -dropout)
+            for dropout in np.linspace(0.0, 0.4, 8).round(3).tolist()
+        ]
+        # The figure of those that were trained to the end grows up to where the others were pruned.
+        for seed in range(5):
+            found = propose(space, [*good, *poor], {"dropout": 0.5}, seed)
+            alone = propose(space, good, {"dropout": 0.5}, seed)
+            assert found == propose(space, [*good, *poor], {"dropout": 0.5}, seed)
+            assert found is not None
+            assert alone is not None
+            assert found["dropout"] < 0.5 <= alone["dropout"]
+
     def test_proposals_are_a_function_of_seed_and_trials(self) -> None:
         space = {"dropout": Interval(0.0, 0.8), "weight_decay": Interval(1e-5, 0.1, logarithmic=True)}
         defaults = {"dropout": 0.5, "weight_decay": 5e-4}
@@ -186,10 +236,16 @@ class TestLog:
         again = SettingsTrialLog(path)
         assert list(again) == [self.TRIAL]
         other = SettingsTrial({"dropout": 0.1}, "search", "", "stopped", seconds=2.0)
+        curve = ((0.1, -0.3), (0.2, -0.6))
+        pruned = SettingsTrial(
+            {"dropout": 0.2}, "search", "", "pruned", "accuracy", 0.6, -0.6, 4, 4, 1.0, 0.7, curve
+        )
         again.add(other)
-        assert list(SettingsTrialLog(path)) == [self.TRIAL, other]
+        again.add(pruned)
+        assert list(SettingsTrialLog(path)) == [self.TRIAL, other, pruned]
+        assert SettingsTrialLog(path).measured == [self.TRIAL]
         assert SettingsTrialLog(path).best == self.TRIAL
-        assert SettingsTrialLog(path).seconds == 2.0
+        assert SettingsTrialLog(path).seconds == 3.0
 
     def test_another_line_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "trials.jsonl"

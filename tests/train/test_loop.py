@@ -23,6 +23,7 @@ from graphbox.table import EmbeddingTable
 from graphbox.train import Selection, TrainedModel, Trainer, loop
 from graphbox.train.checkpoint import CheckpointStore
 from graphbox.train.loop import Outcome, train
+from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.stage_clock import OTHER, STAGES, StageClock
 from graphbox.train.view import GraphView
 from graphbox.workspace import last_sign
@@ -149,6 +150,28 @@ def test_a_signal_ends_the_validation_and_the_training_can_be_resumed(tmp_path: 
 def test_patience_begins_anew_with_each_better_figure(tmp_path: Path) -> None:
     outcome = run(Counting(patience=2, values=(0.1, 0.05, 0.2, 0.15, 0.3, 0.1)), tmp_path)
     assert (outcome.epochs, outcome.best_epoch) == (6, 5)
+
+
+def test_a_training_that_gives_up_ends_there_without_a_checkpoint(tmp_path: Path) -> None:
+    log, seen = MetricsLog(tmp_path / "metrics.jsonl", "m"), []
+
+    def gives_up() -> bool:
+        seen.append([value for _, value in log.figures("score")])
+        return len(seen) == 4
+
+    trainer = Counting()
+    outcome = run(trainer, tmp_path, gives_up=gives_up)
+    assert seen == [list(VALUES[:count]) for count in (1, 2, 3, 4)]
+    assert log.figures("score") == list(enumerate(VALUES[:4], start=1))
+    assert MetricsLog(tmp_path / "metrics.jsonl", "other").figures("score") == []
+    assert MetricsLog(tmp_path / "nothing.jsonl", "m").figures("score") == []
+    assert (outcome.epochs, outcome.best_epoch, int(trainer.count)) == (4, 2, 8)  # its last state
+    kept = [int(place.name) for place in sorted((tmp_path / "checkpoints" / "m").iterdir())]
+    assert kept == [2, 4]  # those of better figures: it did not end
+    # Resumed it measures that epoch again, and asks again.
+    seen.clear()
+    run(Counting(), tmp_path, resume=True, gives_up=lambda: gives_up() or len(seen) == 2)
+    assert seen == [list(VALUES[:3]), list(VALUES[:4])]
 
 
 def test_a_figure_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:

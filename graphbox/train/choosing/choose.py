@@ -25,6 +25,7 @@ from graphbox.errors import (
     UsageError,
 )
 from graphbox.train.choosing.proposals import propose
+from graphbox.train.choosing.pruning import Curve, MedianRule
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog, key_of
 from graphbox.train.json_record import read_record
 
@@ -45,6 +46,8 @@ class Measured:
         cost: what a better model has less of.
         epochs: epochs that were trained.
         best_epoch: the epoch after which it was best; None: the last.
+        median: of a training that was pruned, the median that the figure was worse than; None: it ended.
+        curve: how the cost fell; empty where it was not measured in training.
     """
 
     metric: str
@@ -52,6 +55,8 @@ class Measured:
     cost: float
     epochs: int
     best_epoch: int | None
+    median: float | None = None
+    curve: Curve = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Settled:
         settings: values by key of the section.
         why: how they were chosen, in words.
         metric: figure by which they were compared; empty: nothing was compared.
-        trials: what was tried.
+        trials: what was tried; their curves are in the log alone.
         facts: what was known of the data.
         seconds: that the choice took.
         trained: folder below the model's with the run of the trial that won; None: it was not trained.
@@ -77,9 +82,9 @@ class Settled:
     trained: str | None = None
 
 
-Train = Callable[[ModelSection, Path, Callable[[], bool]], Measured]
+Train = Callable[[ModelSection, Path, Callable[[], bool], MedianRule | None], Measured]
 """Trains a settled section in a folder of its own, from its last checkpoint if there is one, and measures it
-on the validation part. The function says whether the time is over."""
+on the validation part. The function says whether the time is over; the rule prunes; None: nothing does."""
 
 Report = Callable[[SettingsTrial, int], None]
 """Called with each finished trial and the number of trials so far."""
@@ -207,10 +212,9 @@ class _Search:
         common: dict[str, Any] = {"settings": dict(settings), "source": source, "why": why}
         try:
             section = self._config.settled(settings).model_copy(update=dict(of_trial))
-            measured = self._train(section, place, is_over)
-            trial = SettingsTrial(
-                **common, state="measured", seconds=time.monotonic() - began, **asdict(measured)
-            )
+            measured = self._train(section, place, is_over, self._rule(source))
+            common["state"] = "measured" if measured.median is None else "pruned"
+            trial = SettingsTrial(**common, seconds=time.monotonic() - began, **vars(measured))
         except InterruptedRunError:
             if not is_over():
                 raise
@@ -224,6 +228,12 @@ class _Search:
         self._log.add(trial)
         self._keep_best()
         self._report(trial, len(self._log))
+
+    def _rule(self, source: str) -> MedianRule | None:
+        """Return the rule that may end a trial early; None: a suggestion is always trained to its end."""
+        if source != "search":
+            return None
+        return MedianRule([trial.curve for trial in self._log.measured])
 
     def _keep_best(self) -> None:
         """Remove what trials left, but for the best one."""
@@ -248,14 +258,19 @@ class _Search:
                 hint="give the settings in the run file; `auto: []` takes the defaults",
             )
         how = "search" if best.source == "search" else best.why
-        measured = sum(each.state == "measured" for each in trials)
-        why = f"best {best.metric} of {measured}: {how}" if measured > 1 else how
+        measured, pruned = len(self._log.measured), sum(each.state == "pruned" for each in trials)
+        more = f", {pruned} more pruned" if pruned else ""
+        why = f"best {best.metric} of {measured}{more}: {how}" if measured + pruned > 1 else how
         return Settled(
             best.settings,
             why,
             best.metric,
-            tuple(asdict(each) for each in trials),
+            tuple(_without_curve(each) for each in trials),
             asdict(self._facts),
             self._log.seconds,
             self._place_of_best() if is_final else None,
         )
+
+
+def _without_curve(trial: SettingsTrial) -> dict[str, Any]:
+    return {name: value for name, value in asdict(trial).items() if name != "curve"}

@@ -54,7 +54,9 @@ def propose(
             values = _within(space, {**defaults, **trial.settings})
             if trial.cost is not None and values is not None:
                 study.add_trial(
-                    optuna.trial.create_trial(params=values, distributions=distributions, value=trial.cost)
+                    optuna.trial.create_trial(
+                        params=values, distributions=distributions, **_result(optuna, trial)
+                    )
                 )
         for _ in range(_ATTEMPTS):
             asked = study.ask(distributions)
@@ -69,6 +71,16 @@ def _distribution(optuna: Any, choices: Choices) -> Any:
     if isinstance(choices, Interval):
         return optuna.distributions.FloatDistribution(choices.low, choices.high, log=choices.logarithmic)
     return optuna.distributions.CategoricalDistribution(choices)
+
+
+def _result(optuna: Any, trial: SettingsTrial) -> dict[str, Any]:
+    """Return what came of a trial; to the estimator pruned ones are worse than those that ended."""
+    if trial.state == "measured":
+        return {"value": trial.cost}
+    return {
+        "state": optuna.trial.TrialState.PRUNED,
+        "intermediate_values": {trial.epochs: trial.cost},
+    }
 
 
 def _within(space: Mapping[str, Choices], values: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@ import { useTranslation } from "react-i18next";
 import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
 import { useFormat } from "@/i18n/format";
-import type { ChosenSettings } from "./chosen-settings";
+import type { ChosenSettings, SettingsTrial } from "./chosen-settings";
 
 /** The settings that the data chose for a model, why, and what they were compared with. */
 export function ChosenSettingsPanel({ chosen }: { chosen: ChosenSettings }) {
@@ -30,7 +30,7 @@ export function ChosenSettingsPanel({ chosen }: { chosen: ChosenSettings }) {
                 <Table.Td ta="right">{format.integer(trial.number)}</Table.Td>
                 <Table.Td>{trial.settings}</Table.Td>
                 <Table.Td ta="right">
-                  {trial.value === null ? trial.state : format.quality(trial.value)}
+                  <Figure trial={trial} />
                 </Table.Td>
                 <Table.Td ta="right">{format.seconds(trial.seconds)}</Table.Td>
               </Table.Tr>
@@ -41,3 +41,20 @@ export function ChosenSettingsPanel({ chosen }: { chosen: ChosenSettings }) {
     </Panel>
   );
 }
+
+/** The figure of a trial, or in words why it has none that counts. */
+function Figure({ trial }: { trial: SettingsTrial }) {
+  const { t } = useTranslation("runs");
+  const format = useFormat();
+  if (trial.value === null)
+    return isKnown(trial.state) ? t(`chosen.state.${trial.state}`) : trial.state;
+  const value = format.quality(trial.value);
+  if (trial.pruned === null) return value;
+  return t("chosen.pruned", {
+    epoch: format.integer(trial.pruned.epoch),
+    value,
+    median: format.quality(trial.pruned.median),
+  });
+}
+
+const isKnown = (state: string) => state === "refused" || state === "stopped";

@@ -112,11 +112,12 @@ describe("a finished run", () => {
     renderApp(FINISHED);
     const name = "Settings of network, chosen by the data";
     const panel = await screen.findByRole("region", { name });
-    expect(panel).toHaveTextContent("the best of 2 on the validation part");
+    expect(panel).toHaveTextContent("best accuracy of 2, 1 more pruned: search");
     const rows = within(within(panel).getByRole("table", { name })).getAllByRole("row");
     expect(rows.slice(1).map((row) => row.textContent)).toEqual([
       "2layer appnp, layers 100.77106.1s",
       "1layer sage, layers 20.74204.2s",
+      "3layer gat, layers 16pruned after epoch 20: 0.7500, median 0.76001.4s",
     ]);
   });
 

@@ -4,9 +4,11 @@ import type { RunReport } from "@/api/types";
 export interface SettingsTrial {
   number: number;
   settings: string;
-  /** The figure on the validation part; null where it was refused or did not end. */
+  /** The figure on the validation part; null where it was refused or the time ended it. */
   value: number | null;
   state: string;
+  /** Of a trial that was pruned: after which epoch, and the median that its figure was compared with. */
+  pruned: { epoch: number; median: number } | null;
   seconds: number;
 }
 
@@ -16,7 +18,7 @@ export interface ChosenSettings {
   settings: string;
   why: string;
   metric: string;
-  /** Best first. */
+  /** Best first, then those that were pruned, then those without a figure. */
   trials: SettingsTrial[];
 }
 
@@ -36,7 +38,7 @@ export function chosenSettings(training: RunReport["training"]): ChosenSettings[
     if (Object.keys(record(settings)).length === 0 && tried.length === 0) return [];
     const best = tried
       .map((trial, index) => ({ trial, index, cost: number(trial.cost) ?? Infinity }))
-      .sort((one, other) => (one.cost === other.cost ? 0 : one.cost - other.cost));
+      .sort((one, other) => group(one.trial) - group(other.trial) || order(one.cost, other.cost));
     return [
       {
         model,
@@ -48,11 +50,25 @@ export function chosenSettings(training: RunReport["training"]): ChosenSettings[
           settings: inWords(record(trial.settings)),
           value: number(trial.value),
           state: text(trial.state),
+          pruned: prunedAt(trial),
           seconds: number(trial.seconds) ?? 0,
         })),
       },
     ];
   });
+}
+
+const order = (one: number, other: number) => (one === other ? 0 : one - other);
+
+function group(trial: Json): number {
+  if (number(trial.value) === null) return 2;
+  return trial.state === "pruned" ? 1 : 0;
+}
+
+function prunedAt(trial: Json): SettingsTrial["pruned"] {
+  const [epoch, median] = [number(trial.epochs), number(trial.median)];
+  if (trial.state !== "pruned" || epoch === null || median === null) return null;
+  return { epoch, median };
 }
 
 function inWords(settings: Json): string {
