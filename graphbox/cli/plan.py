@@ -269,15 +269,18 @@ def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
     from graphbox.train.plan import GraphCounts
 
     nodes = {each.name: each for each in found.types if each.kind == "nodes"}
-    edges = {each.name: each.count.likely for each in found.types if each.kind == "edges"}
+    edges = {each.name: each for each in found.types if each.kind == "edges"}
     return GraphCounts(
         nodes={name: each.count.likely for name, each in nodes.items()},
-        edges={each.type: edges["__".join(each.type)] for each in config.graph.edges},
+        edges={each.type: edges["__".join(each.type)].count.likely for each in config.graph.edges},
         feature_bytes={name: each.feature_bytes for name, each in nodes.items()},
         values={name: each.values for name, each in nodes.items()},
         edge_widths={
             each.type: {
-                name: CATEGORY_DIM if kind == "categorical" else 1 for name, kind in each.features.items()
+                name: CATEGORY_DIM
+                if kind == "categorical"
+                else edges["__".join(each.type)].vector_dims.get(name, 1)
+                for name, kind in each.features.items()
             }
             for each in config.graph.edges
         },

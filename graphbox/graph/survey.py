@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from graphbox.graph.columns import Lists
 from graphbox.graph.convert.features import feature_reader
+from graphbox.graph.convert.text import SLOT_SEPARATOR
 from graphbox.graph.distinct import Estimate, from_blocks, hash_ids
 from graphbox.graph.ingest.rows import open_source
 from graphbox.graph.schema import (
@@ -118,6 +119,7 @@ class EdgeSurvey:
         table: its table.
         hub_share: the share of them that lead to the target with most of them.
         looked: where the rows were read that the number is from.
+        vector_dims: length of the vectors of each feature that has them.
     """
 
     edges: Estimate
@@ -125,6 +127,7 @@ class EdgeSurvey:
     table: TableSurvey
     hub_share: float
     looked: Looked = "everywhere"
+    vector_dims: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -333,7 +336,9 @@ def _columns(nodes: NodeSource) -> list[str]:
 def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
     ids = table.sample.column(nodes.id) if nodes.id in table.sample.column_names else _no_rows()
     kind: IdType = "int64" if nodes.id is None else nodes.id_type or _id_kind(ids, table)
-    widths = [_width(table.sample, name, feature) for name, feature in nodes.features.items()]
+    widths = [
+        _width(table.sample, name, feature, nodes.list_separator) for name, feature in nodes.features.items()
+    ]
     return NodeSurvey(
         nodes=table.rows,
         id_kind=kind,
@@ -391,7 +396,7 @@ def _no_rows() -> pa.ChunkedArray:
 # Features and edges
 
 
-def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int]:
+def _width(sample: pa.Table, column: str, kind: FeatureKind, list_separator: str | None) -> tuple[float, int]:
     """Return the bytes of a feature for each row, and those that do not grow with the rows."""
     if column not in sample.column_names:
         return 0.0, 0
@@ -400,14 +405,27 @@ def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int
         categories = pc.unique(values).drop_null().cast(pa.large_string())
         return 4.0, int(pc.sum(pc.binary_length(categories)).as_py() or 0) + 8 * (len(categories) + 1)
     if kind == "vector":
-        lengths = pc.list_value_length(values.drop_null()) if pa.types.is_nested(values.type) else None
-        return 4.0 * float(pc.max(lengths).as_py() or 0 if lengths is not None else 0), 0
+        return 4.0 * _vector_dim(values, list_separator), 0
     if kind == "slots":
-        if pa.types.is_nested(values.type):
-            return 8.0 + 8.0 * float(pc.mean(pc.list_value_length(values)).as_py() or 0), 8
-        return 16.0, 8
+        in_all = float(pc.sum(_lengths(values, list_separator)).as_py() or 0)
+        return 8.0 + 8.0 * in_all / max(len(values), 1), 8
     widths: dict[str, float] = {"number": 4.0, "integer": 8.0, "boolean": 1.0}
     return widths[kind], 0
+
+
+def _vector_dim(values: pa.ChunkedArray, list_separator: str | None) -> int:
+    """Return the length of the vectors of a column."""
+    return int(pc.max(_lengths(values, list_separator)).as_py() or 0)
+
+
+def _lengths(values: pa.ChunkedArray, list_separator: str | None) -> pa.ChunkedArray:
+    """Return how many values each cell of lists has; cells of text have separators between them."""
+    cells = values.drop_null()
+    if pa.types.is_nested(cells.type):
+        return pc.list_value_length(cells)
+    texts = cells.cast(pa.large_string())
+    texts = texts.filter(pc.not_equal(texts, ""))
+    return pc.add(pc.count_substring(texts, list_separator or SLOT_SEPARATOR), 1)
 
 
 def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind, list_separator: str | None) -> int:
@@ -436,12 +454,19 @@ def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind, list_se
 
 def _edges(edges: EdgeSource, table: TableSurvey, counts: EndCounts) -> EdgeSurvey:
     payload = (4.0 if edges.weight is not None else 0.0) + (8.0 if edges.timestamp is not None else 0.0)
-    payload += sum(_width(table.sample, name, kind)[0] for name, kind in edges.features.items())
+    payload += sum(
+        _width(table.sample, name, kind, edges.list_separator)[0] for name, kind in edges.features.items()
+    )
+    dims = {
+        name: _vector_dim(table.sample.column(name), edges.list_separator)
+        for name, kind in edges.features.items()
+        if kind == "vector" and name in table.sample.column_names
+    }
     hub_rows = 0
     if table.sample.num_rows:
         hub_rows = pc.max(table.sample.column(edges.target).value_counts().field("counts")).as_py()
     hub_share = hub_rows / max(table.sample.num_rows, 1)
     if edges.keep_duplicates or edges.type not in counts.pairs:
-        return EdgeSurvey(table.rows, payload, table, hub_share)
+        return EdgeSurvey(table.rows, payload, table, hub_share, vector_dims=dims)
     counted = counts.pairs[edges.type]
-    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, hub_share, counted.looked)
+    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, hub_share, counted.looked, dims)

@@ -214,6 +214,17 @@ def test_widths_of_features(tmp_path: Path) -> None:
     assert found.edges["n", "to", "m"].payload_bytes == 4 + 8
 
 
+def test_lengths_of_lists_in_cells_of_text(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,seen,place\n1,a;b;c,1;2\n2,,3;4\n3,a,\n")
+    (tmp_path / "e.csv").write_text("source,target,amounts\n1,2,.5|1|2\n2,3,\n3,1,1|2|3\n")
+    nodes = NodeSource(tmp_path / "n.csv", features={"seen": "slots", "place": "vector"}, list_separator=";")
+    edges = EdgeSource(("n", "to", "n"), tmp_path / "e.csv", features={"amounts": "vector"})
+    found = survey_graph(GraphSource("g", {"n": nodes}, (edges,)))
+    assert found.nodes["n"].feature_bytes == pytest.approx(8 + 8 * 4 / 3 + 4 * 2)
+    assert found.edges["n", "to", "n"].vector_dims == {"amounts": 3}
+    assert found.edges["n", "to", "n"].payload_bytes == 4 * 3
+
+
 def test_extrapolation_of_laws() -> None:
     heaps = [round(1000 * 2 ** (0.6 * doubling)) for doubling in range(4)]
     assert close(extrapolate(heaps, 16), round(1000 * 2 ** (0.6 * 7)), 0.05)

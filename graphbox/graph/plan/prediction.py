@@ -57,7 +57,8 @@ class TypePlan:
         held_bytes: its memory while it is imported.
         scratch_bytes: its bytes spilled to disk.
         feature_bytes: its features on disk.
-        values: number of different categories or slots, about, by feature.
+        values: number of different categories or slots, about, by feature of nodes.
+        vector_dims: length of the vectors of each feature of edges that has them.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class TypePlan:
     scratch_bytes: int
     feature_bytes: int = 0
     values: Mapping[str, int] = field(default_factory=dict)
+    vector_dims: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
@@ -284,6 +286,7 @@ def _type_plans(source: GraphSource, survey: GraphSurvey, sizes: ImportSizes) ->
             size_bytes=sizes.edges_size_bytes(each),
             held_bytes=sizes.edges[each.type].held_bytes,
             scratch_bytes=sizes.edges[each.type].scratch_bytes,
+            vector_dims=survey.edges[each.type].vector_dims,
         )
         for each in source.edges
     ]

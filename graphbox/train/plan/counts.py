@@ -28,8 +28,7 @@ class GraphCounts:
         feature_bytes: bytes of the nodes' features on disk, by type.
         values: how many different values a feature has that is looked up in a table (categories, booleans,
             slots), by node type and feature.
-        edge_widths: length of the vector that layers read of a feature of edges, by edge type and feature; of
-            files that are not imported yet a vector counts as one number.
+        edge_widths: length of the vector that layers read of a feature of edges, by edge type and feature.
     """
 
     nodes: Mapping[str, int]
