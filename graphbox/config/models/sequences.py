@@ -142,7 +142,7 @@ class ComiRecConfig(SequenceSection):
     @property
     def kept_numbers(self) -> float:
         """See :attr:`SequenceSection.kept_numbers`."""
-        return 6.0 * self.dim * (1 + self.interests) + 4.0 * self.hidden
+        return 2.0 * self.dim * (1 + 2 * self.interests) + 2.0 * self.hidden
 
     @property
     def vectors(self) -> int:
