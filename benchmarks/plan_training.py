@@ -337,6 +337,7 @@ CASES: Mapping[str, Case] = {
     "transe": Case("triples", {"kind": "transe", "task": "links", "epochs": 1, "batch_size": 512, "dim": 64}),
     "sasrec": Case("histories", {"kind": "sasrec", "task": "following", "epochs": 1}),
     "gru4rec": Case("histories", {"kind": "gru4rec", "task": "following", "epochs": 1}),
+    "comirec": Case("histories", {"kind": "comirec", "task": "following", "epochs": 1}),
     "temporal": Case("events", {"kind": "temporal", "task": "bought", "epochs": 1}, 2),
     "deepfm": Case("log", {"kind": "deepfm", **_CLICK}, 4),
     "dcn": Case("log", {"kind": "dcn", **_CLICK}, 4),

@@ -11,19 +11,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import RowTable
+from graphbox.artifact.manifest import RowScore as Score
 from graphbox.errors import BackendMissingError, FormatError
 
 __all__ = ["BUILD_SETTINGS", "BuildStoppedError", "GraphIndex", "Score", "faiss_library", "unit_rows"]
 
 Float32: TypeAlias = npt.NDArray[np.float32]
 Int64: TypeAlias = npt.NDArray[np.int64]
-Score: TypeAlias = Literal["inner_product", "cosine"]
 
 _LINKS: Final = 16
 _BUILD_WIDTH: Final = 200

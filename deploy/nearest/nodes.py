@@ -20,6 +20,7 @@ from graphbox.deploy.nearest.graph_index import BuildStoppedError, faiss_library
 from graphbox.deploy.nearest.recall import RecallCounter
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
 from graphbox.deploy.nearest.rows import EXACT_ROWS, NearestRows, Tuned, tuned
+from graphbox.deploy.nearest.several_vectors import RankedRows, SeveralVectors
 from graphbox.deploy.nearest.stored_index import stored_index
 from graphbox.deploy.nearest.updated_rows import UpdatedNearestRows
 from graphbox.deploy.program import CheckedProgram
@@ -93,12 +94,18 @@ class NearestNodes:
             view.ranking(query_type)  # now, and not in a request
         return view
 
-    def ranking(self, query_type: str) -> NearestRows | UpdatedNearestRows:
+    def ranking(self, query_type: str) -> RankedRows:
         """Return the rows that are ranked for queries of a node type; starts to build their index.
 
         Raises:
             UnsupportedError: the model ranks nothing for them.
         """
+        found = self._ranking(query_type)
+        vectors = self._artifact.manifest.vectors(query_type)
+        return found if vectors == 1 else SeveralVectors(found, vectors)
+
+    def _ranking(self, query_type: str) -> NearestRows | UpdatedNearestRows:
+        """Return the rows that are ranked for single vectors."""
         if self._original is None:
             return self._stored_ranking(query_type)
         found = self._updated.get(query_type)
@@ -109,7 +116,7 @@ class NearestNodes:
         if not isinstance(table, UpdatedTable):
             return stored
         return self._updated.setdefault(
-            query_type, UpdatedNearestRows(stored, table, target.score, self._program)
+            query_type, UpdatedNearestRows(stored, table, target.row_score, self._program)
         )
 
     def _stored_ranking(self, query_type: str) -> NearestRows:
@@ -121,7 +128,7 @@ class NearestNodes:
             if query_type not in self._rankings:
                 if target not in self._exact:
                     table = self._artifact.table(target.table)
-                    self._exact[target] = ExactRanking(table, target.score, self._program)
+                    self._exact[target] = ExactRanking(table, target.row_score, self._program)
                 exact = self._exact[target]
                 self._rankings[query_type] = NearestRows(exact, self._add_recall, self._background)
                 self._start_index(query_type, target, exact)
@@ -136,12 +143,13 @@ class NearestNodes:
         return self._artifact.ids(self._artifact.manifest.tables[self._target(query_type).table].node_type)
 
     def dim(self, query_type: str) -> int:
-        """Return the length of vectors that stand for a node type.
+        """Return the length of embeddings of a node type, of all their vectors.
 
         Raises:
             UnsupportedError: the model ranks nothing for them.
         """
-        return self._artifact.manifest.tables[self._target(query_type).table].dim
+        manifest = self._artifact.manifest
+        return manifest.tables[self._target(query_type).table].dim * manifest.vectors(query_type)
 
     def rows_of(self, ids: Sequence[Id], query_type: str) -> Int64:
         """Return the node indices of original ids of an allow-list or a deny-list, int64 [at most n].
@@ -186,10 +194,10 @@ class NearestNodes:
     def nearest(
         self, vectors: Float32, k: int, query_type: str, filters: Sequence[RowFilter] | None = None
     ) -> list[Found]:
-        """Return the ``k`` best nodes for each vector, best first; fewer where fewer pass its filter.
+        """Return the ``k`` best nodes for each embedding, best first; fewer where fewer pass its filter.
 
         Args:
-            vectors: float32 [n, dim].
+            vectors: float32 [n, dim], see `dim`.
             k: at least 1.
             query_type: node type that the vectors stand for.
             filters: one for each vector; None: all nodes pass.
@@ -277,7 +285,7 @@ class NearestNodes:
         """Return the index of a table, built or loaded; None: it is ranked exactly."""
         name, count = self._artifact.manifest.name, len(exact)
         try:
-            index = stored_index(self._artifact, target.table, target.score, self._background)
+            index = stored_index(self._artifact, target.table, target.row_score, self._background)
             found = tuned(index, exact, self._sample(query_type, count))
         except BuildStoppedError:
             return None
@@ -294,9 +302,10 @@ class NearestNodes:
         return found
 
     def _sample(self, query_type: str, rows: int) -> Float32:
-        """Return vectors of nodes of a query type, float32 [n, dim]."""
-        nodes = len(self._artifact.ids(query_type))
-        wanted = min(max(_LEAST_SAMPLES, _SAMPLED_PRODUCTS // max(1, rows)), _MOST_SAMPLES, nodes)
-        drawn = np.random.default_rng(0).choice(nodes, wanted, replace=False)
+        """Return single vectors of nodes of a query type, float32 [n, dim]."""
+        nodes, of_node = len(self._artifact.ids(query_type)), self._artifact.manifest.vectors(query_type)
+        wanted = min(max(_LEAST_SAMPLES, _SAMPLED_PRODUCTS // max(1, rows)), _MOST_SAMPLES)
+        drawn = np.random.default_rng(0).choice(nodes, min(-(-wanted // of_node), nodes), replace=False)
         vectors = self._encode(np.sort(drawn), query_type)
+        vectors = vectors.reshape(len(drawn) * of_node, vectors.shape[1] // of_node)
         return vectors[np.isfinite(vectors).all(axis=1)]

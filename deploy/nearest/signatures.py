@@ -84,7 +84,7 @@ def nearest_signatures(
             TensorSpec(name=_COUNT, datatype="INT64", shape=(-1,)),
         ]
     )
-    dims = {manifest.tables[target.table].dim for target in manifest.targets.values()}
+    dims = {nodes.dim(query_type) for query_type in manifest.targets}
     vector = TensorSpec(name=_VECTOR, datatype="FP32", shape=(-1, dims.pop() if len(dims) == 1 else -1))
 
     def of_ids(inputs: Feeds, parameters: Parameters) -> Outputs:

@@ -20,7 +20,9 @@ MANIFEST_FILE: Final = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 Kind = Literal["encoder", "embedding", "click", "knowledge_graph", "tensors"]
-Score = Literal["inner_product", "cosine"]
+RowScore = Literal["inner_product", "cosine"]
+Score = Literal[RowScore, "max_inner_product"]
+"""Score of a row for a query: of ``max_inner_product`` the largest inner product with one of its vectors."""
 Datatype = Literal[
     "BOOL",
     "INT8",
@@ -134,6 +136,11 @@ class TargetSpec(Record):
     table: Name
     score: Score
 
+    @property
+    def row_score(self) -> RowScore:
+        """Score of a row and one vector."""
+        return "cosine" if self.score == "cosine" else "inner_product"
+
 
 class Lineage(Record):
     """Where a model version comes from. ``steps`` names the operations since training, oldest first."""
@@ -190,6 +197,14 @@ class Manifest(Record):
     example_request: RelativePath | None = None
     files: dict[RelativePath, FileRecord]
     digest: str = ""
+
+    def vectors(self, query_type: str) -> int:
+        """Return how many vectors a query of a node type in ``targets`` has; 1 but for ``max_inner_product``.
+
+        They are one embedding, one after the other, each as long as a row of the table that is ranked.
+        """
+        target = self.targets[query_type]
+        return self.dim // self.tables[target.table].dim if target.score == "max_inner_product" else 1
 
     @property
     def size_bytes(self) -> int:

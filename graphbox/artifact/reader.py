@@ -484,9 +484,13 @@ def _check_references(artifact: Artifact) -> None:
         return
     for query_type in preprocess.query_types:
         target = manifest.targets.get(query_type)
-        if target is not None and (length := manifest.tables[target.table].dim) != manifest.dim:
+        if target is None:
+            continue
+        length, vectors = manifest.tables[target.table].dim, manifest.vectors(query_type)
+        if length * vectors != manifest.dim:
+            several = "a length that divides " if target.score == "max_inner_product" else ""
             raise FormatError(
-                f"expected target rows of length {manifest.dim}, received {length}",
+                f"expected target rows of {several or 'length '}{manifest.dim}, received {length}",
                 where=where,
             )
 

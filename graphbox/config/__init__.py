@@ -35,6 +35,7 @@ from graphbox.config.model_kind import ModelKind
 from graphbox.config.models import (
     EDGE_FEATURE_LAYERS,
     ClickModelSection,
+    ComiRecConfig,
     ComplExConfig,
     DCNConfig,
     DeepFMConfig,
@@ -102,6 +103,7 @@ __all__ = [
     "ClassifyTaskConfig",
     "ClickModelSection",
     "ClickTaskConfig",
+    "ComiRecConfig",
     "ComplExConfig",
     "CompleteTaskConfig",
     "CompressConfig",

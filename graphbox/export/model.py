@@ -22,6 +22,7 @@ from graphbox.artifact import (
     TargetSpec,
 )
 from graphbox.artifact.lookup_form import UnknownIds
+from graphbox.artifact.manifest import Score
 from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import (
@@ -77,7 +78,8 @@ class EmbeddingSource:
         rows: by node type, float32 [nodes, dim].
         score: how neighbours are ranked.
         candidates: node type and rows, float32 [nodes, dim], of what queries of ``node_type`` are ranked
-            against by the inner product; None: nodes of every type are ranked against their own type.
+            against by the inner product; None: nodes of every type are ranked against their own type. Rows of
+            ``node_type`` may be several times as long: several vectors of a query, one after the other.
         unknown_ids: answer for ids that have no row; see `LookupForm`.
     """
 
@@ -148,7 +150,8 @@ def export_embedding(
 ) -> ExportResult:
     """Write embeddings as tables; neighbours of a node are nodes of its own type, or its candidates.
 
-    Candidates of another type than the queries can be asked for as well: what is near one are others.
+    Candidates of another type than the queries can be asked for as well, where they have embeddings of one
+    length: what is near one are others.
 
     Args:
         source: the trained embeddings.
@@ -158,6 +161,7 @@ def export_embedding(
     Raises:
         ConflictError: when the destination exists.
     """
+    dim = source.rows[source.node_type].shape[1]
     with ArtifactWriter(version.folder) as writer:
         tables = add_rows(writer, {name: source.ids[name] for name in source.rows}, source.rows)
         targets = {name: TargetSpec(table=table, score=source.score) for name, table in tables.items()}
@@ -168,14 +172,15 @@ def export_embedding(
             if node_type not in tables:
                 writer.add_ids(node_type, live.select_ids(source.ids[node_type]))
             writer.add_table(ranked, node_type, live.select(np.asarray(rows)))
-            if node_type not in tables:
+            is_single = rows.shape[1] == dim
+            if node_type not in tables and is_single:
                 tables[node_type] = ranked
                 targets[node_type] = TargetSpec(table=ranked, score="cosine")
-            targets[source.node_type] = TargetSpec(table=ranked, score="inner_product")
+            score: Score = "inner_product" if is_single else "max_inner_product"
+            targets[source.node_type] = TargetSpec(table=ranked, score=score)
         writer.set_lookup(source.node_type, tables, source.unknown_ids)
         if network is not None:
             writer.set_network(network)
-        dim = source.rows[source.node_type].shape[1]
         artifact = version.commit(writer, "embedding", dim, targets)
     return ExportResult(artifact)
 

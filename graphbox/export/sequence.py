@@ -24,6 +24,7 @@ from graphbox.artifact import (
     RowsSpec,
     TargetSpec,
 )
+from graphbox.artifact.manifest import Score
 from graphbox.artifact.preprocess import UnseenInputs
 from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
@@ -52,7 +53,7 @@ class SequenceSource:
         offsets: int64 [nodes + 1], where the known events of each node are in ``items``.
         items: int64 [events], items by node index, in the order of time.
         rows: float32 [items, dim], of the items; they are read and ranked.
-        vectors: float32 [nodes, dim], what training made of each node's events.
+        vectors: float32 [nodes, network.vectors * dim], what training made of each node's events.
     """
 
     network: SequenceNetwork
@@ -66,7 +67,7 @@ class SequenceSource:
 
 
 class PaddedHistories(nn.Module):
-    """The vector of each history, by its last event, of padded lists.
+    """The vectors of each history, by its last event, of padded lists.
 
     Args:
         network: the trained network.
@@ -77,7 +78,7 @@ class PaddedHistories(nn.Module):
         self.network = network
 
     def forward(self, rows: Tensor, histories: Tensor) -> Tensor:
-        """Return vectors: float32 [B, dim]; zeros where a history is empty.
+        """Return vectors: float32 [B, vectors * dim]; zeros where a history is empty.
 
         Args:
             rows: float32 [U, dim], those of items after a row of zeros.
@@ -133,8 +134,9 @@ def export_sequence(
         exported.write(writer)
         writer.add_array(_NO_ROW, np.zeros(source.rows.shape[1], np.float32))
         writer.set_preprocess(_preprocess(source, block, table))
-        targets = {source.node_type: TargetSpec(table=table, score="inner_product")}
-        artifact = version.commit(writer, "encoder", source.rows.shape[1], targets, prove)
+        score: Score = "inner_product" if source.network.vectors == 1 else "max_inner_product"
+        targets = {source.node_type: TargetSpec(table=table, score=score)}
+        artifact = version.commit(writer, "encoder", source.vectors.shape[1], targets, prove)
     return ExportResult(artifact, reports[0])
 
 

@@ -1,8 +1,8 @@
-"""Kinds of models of sequences: SASRec, GRU4Rec."""
+"""Kinds of models of sequences: SASRec, GRU4Rec, ComiRec."""
 
 from __future__ import annotations
 
-from graphbox.config import GRU4RecConfig, ModelKind, SASRecConfig, SequenceSection
+from graphbox.config import ComiRecConfig, GRU4RecConfig, ModelKind, SASRecConfig, SequenceSection
 from graphbox.config.model_kind import TORCH_OPTIMIZERS
 
 
@@ -18,3 +18,4 @@ def _sequence_model(section: type[SequenceSection]) -> ModelKind:
 
 sasrec = _sequence_model(SASRecConfig)
 gru4rec = _sequence_model(GRU4RecConfig)
+comirec = _sequence_model(ComiRecConfig)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.models.sequence_blocks import SequenceNetwork, Shapes, blocks_of, initialize, rows_of
+
+if TYPE_CHECKING:
+    from graphbox.config import GRU4RecConfig
 
 
 class GRU4Rec(SequenceNetwork):
@@ -26,6 +31,11 @@ class GRU4Rec(SequenceNetwork):
         self.recurrent = nn.GRU(dim, hidden, batch_first=True)
         self.output = nn.Linear(hidden, dim)
         initialize(self)
+
+    @classmethod
+    def of(cls, config: GRU4RecConfig) -> GRU4Rec:
+        """See :meth:`SequenceNetwork.of`."""
+        return cls(config.dim, config.hidden, dropout=config.dropout)
 
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
         """See :meth:`SequenceNetwork.forward`."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.models.sequence_blocks import SequenceNetwork, Shapes, blocks_of, initialize, rows_of
+
+if TYPE_CHECKING:
+    from graphbox.config import SASRecConfig
 
 _POSITION_SCALE = 0.02
 """Deviation of the rows of positions before training."""
@@ -33,6 +38,13 @@ class SASRec(SequenceNetwork):
         self.blocks = nn.ModuleList(AttentionBlock(dim, heads, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(dim)
         initialize(self)
+
+    @classmethod
+    def of(cls, config: SASRecConfig) -> SASRec:
+        """See :meth:`SequenceNetwork.of`."""
+        return cls(
+            config.dim, config.window, layers=config.layers, heads=config.heads, dropout=config.dropout
+        )
 
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
         """See :meth:`SequenceNetwork.forward`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,22 @@ class SequenceNetwork(nn.Module, ABC):
     sequence one after the other, then padding. What is done to each event by itself is done to all blocks at
     once; sequences of unlike length are in blocks of their own, so that little is padding. No event knows of
     those after it, so that padding at the end changes nothing.
+
+    Attributes:
+        vectors: number of vectors of an event, each of the length of a row; they are given as one, one after
+            the other.
     """
+
+    vectors: int = 1
+
+    @classmethod
+    @abstractmethod
+    def of(cls, config: Any) -> Self:
+        """Return the network of a section of the run file, with parameters as torch draws them."""
 
     @abstractmethod
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
-        """Return the vectors of events: float32 [sum of n * L, dim]; those of padding mean nothing.
+        """Return the vectors of events: float32 [sum of n * L, vectors * dim]; those of padding mean nothing.
 
         Args:
             rows: float32 [sum of n * L, dim], rows of the items.
@@ -48,9 +59,27 @@ def rows_of(blocks: Sequence[Tensor]) -> Tensor:
     return flat[0] if len(flat) == 1 else torch.cat(flat)
 
 
+def closest_vectors(vectors: Tensor, rows: Tensor) -> Tensor:
+    """Return of each event the vector whose inner product with a row is largest: float32 [events, dim].
+
+    The choice itself has no gradient, as in ComiRec (Cen et al., KDD 2020, equation 7).
+
+    Args:
+        vectors: float32 [events, n * dim], n vectors of each event, one after the other.
+        rows: float32 [events, dim], a row for each event.
+    """
+    events, dim = rows.shape
+    if vectors.shape[1] == dim:
+        return vectors
+    several = vectors.view(events, vectors.shape[1] // dim, dim)
+    best = torch.bmm(several.detach(), rows.detach().unsqueeze(2)).argmax(dim=1)
+    return several.gather(1, best.unsqueeze(2).expand(events, 1, dim)).squeeze(1)
+
+
 def initialize(module: nn.Module) -> None:
     """Start the linear layers in a network as Glorot and Bengio (AISTATS 2010), their biases at zero."""
     for each in module.modules():
         if isinstance(each, nn.Linear):
             nn.init.xavier_uniform_(each.weight)
-            nn.init.zeros_(each.bias)
+            if each.bias is not None:
+                nn.init.zeros_(each.bias)

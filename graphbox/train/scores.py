@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.metrics import DeviceScores, ScoreBlock
 from graphbox.train.transfer import tensor_on
+
+Floats = TypeVar("Floats", NDArray[np.float32], Tensor)
 
 
 def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
@@ -30,3 +35,24 @@ def product_scores(queries: Tensor, candidates: Tensor) -> ScoreBlock | DeviceSc
         of_queries, of_candidates = queries.numpy(), candidates.numpy()
         return lambda nodes: np.asarray(of_queries[nodes] @ of_candidates.T, dtype=np.float32)
     return DeviceScores(lambda nodes: queries[tensor_on(nodes, queries.device)] @ candidates.T)
+
+
+def largest_products(queries: Floats, candidates: Floats) -> Floats:
+    """Return the inner products of queries and candidates, of a query of several vectors the largest.
+
+    Args:
+        queries: float32 [queries, n * dim], n vectors of each, one after the other.
+        candidates: float32 [candidates, dim], on the same device.
+
+    Returns:
+        float32 [queries, candidates].
+    """
+    dim = candidates.shape[1]
+    scores = queries[:, :dim] @ candidates.T
+    for start in range(dim, queries.shape[1], dim):
+        products = queries[:, start : start + dim] @ candidates.T
+        if isinstance(scores, Tensor):
+            torch.maximum(scores, products, out=scores)
+        else:
+            np.maximum(scores, products, out=scores)
+    return scores

@@ -29,7 +29,7 @@ from graphbox.train.completion.triple_rows import TripleRows
 from graphbox.train.network.network_files import load_network, save_network
 from graphbox.train.network.trained_network import TrainedNetwork
 from graphbox.train.recommendation.sage_encoder import SageEncoder
-from graphbox.train.scores import cosine_scores
+from graphbox.train.scores import cosine_scores, largest_products
 from graphbox.train.sequences.encoder import SequenceEncoder
 from graphbox.train.storage import save_tensors
 
@@ -48,7 +48,8 @@ class TrainedModel:
             features of rows; ``knowledge_graph``: rows of entities, and of the relations between them.
         task: name of the task it was trained for, None for none.
         node_type: the task's node type; without a task the first that was learnt.
-        embeddings: float32 [nodes, dim] by node type; of encoders and two towers the query vectors.
+        embeddings: float32 [nodes, dim] by node type; of encoders and two towers the query vectors, of models
+            that give a query n vectors all of them, one after the other: [nodes, n * dim].
         encoder: the encoder, of kind ``encoder``.
         target_type: node type of candidates, of kind ``two_tower``.
         target: float32 [candidates, dim], their vectors, of kind ``two_tower``.
@@ -120,7 +121,8 @@ class TrainedModel:
     def score(self, queries: NDArray[np.int64], node_type: str | None = None) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
 
-        The inner product with the targets' vectors for encoders and two towers, the cosine for embeddings.
+        The inner product with the targets' vectors for encoders and two towers, of a query of several vectors
+        the largest; the cosine for embeddings.
         Nodes of another type than the task's are scored by the cosine with nodes of their own type.
 
         Args:
@@ -134,8 +136,7 @@ class TrainedModel:
         if self.encoder is not None:
             return self.encoder.score(queries)
         if self.target is not None:
-            vectors = self.embeddings[self.node_type][queries]
-            return np.asarray(vectors @ self.target.T, dtype=np.float32)
+            return largest_products(self.embeddings[self.node_type][queries], self.target)
         return cosine_scores(self.embeddings[self.node_type])(queries)
 
     def over(

@@ -33,7 +33,7 @@ def test_which_kinds_are_divided() -> None:
     assert divided == {
         *("gnn", "mlp", "two_tower", "deepfm", "dcn", "wide_and_deep", "din", "mmoe"),
         *("distmult", "complex", "transe", "rotate", "matrix_factorization", "sage", "pinsage"),
-        *("sasrec", "gru4rec"),
+        *("sasrec", "gru4rec", "comirec"),
     }
 
 

@@ -165,6 +165,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "temporal": {"task": "sale", "dim": 8, "epochs": 2, "batch_size": 32},
     "sasrec": {**_NEXT, "window": 6, "validate_every": 1},
     "gru4rec": {**_NEXT, "window": 6, "hidden": 12, "validate_every": 1},
+    "comirec": {**_NEXT, "window": 6, "hidden": 12, "interests": 3, "validate_every": 1},
 }
 """Settings of a small model of each kind, without ``kind``."""
 

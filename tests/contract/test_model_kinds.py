@@ -46,6 +46,7 @@ LACKS: Mapping[str, tuple[str, ...]] = {
     "temporal": ("topology", "features", "tables", "processes"),
     "sasrec": ("topology", "features"),
     "gru4rec": ("topology", "features"),
+    "comirec": ("topology", "features"),
 }
 """Unsupported settings of kinds: budgets of parts of the graph or of tables, and several processes."""
 

@@ -15,6 +15,7 @@ from graphbox.artifact import Artifact
 from graphbox.deploy import DeployedEncoder, UnseenNode, open_encoder
 from graphbox.errors import NotFoundError
 from graphbox.export import NewVersion, SequenceSource, export_sequence
+from graphbox.models.comirec import ComiRec
 from graphbox.models.gru4rec import GRU4Rec
 from graphbox.models.sasrec import SASRec
 from graphbox.models.sequence_blocks import SequenceNetwork
@@ -32,6 +33,8 @@ def network_of(kind: str) -> SequenceNetwork:
     torch.manual_seed(1)
     if kind == "gru4rec":
         return GRU4Rec(DIM, 10, dropout=0.3).eval()
+    if kind == "comirec":
+        return ComiRec(DIM, WINDOW, interests=3, hidden=10, dropout=0.3).eval()
     return SASRec(DIM, WINDOW, layers=2, heads=2, dropout=0.3).eval()
 
 
@@ -65,7 +68,7 @@ def export(source: SequenceSource, folder: Path, removed_item: int | None = None
     return result.artifact
 
 
-@pytest.fixture(scope="module", params=["sasrec", "gru4rec"])
+@pytest.fixture(scope="module", params=["sasrec", "gru4rec", "comirec"])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[SequenceSource, DeployedEncoder]]:
@@ -84,12 +87,12 @@ class TestServes:
         source, model = served
         ids = [f"u{each}" for each in range(len(HISTORIES))]
         np.testing.assert_allclose(model.encode(ids), source.vectors, atol=1e-5)
-        scores = source.rows @ source.vectors[3]
+        scores = (source.rows @ source.vectors[3].reshape(-1, DIM).T).max(axis=1)
         index, score = model.neighbors(["u3"], 4)
         assert index[0].tolist() == np.argsort(-scores)[:4].tolist()
         np.testing.assert_allclose(score[0], np.sort(scores)[::-1][:4], atol=1e-5)
         assert model.target_type() == "item"
-        assert model.encode_indices(np.empty(0, np.int64)).shape == (0, DIM)
+        assert model.encode_indices(np.empty(0, np.int64)).shape == (0, source.network.vectors * DIM)
 
     def test_histories_of_new_nodes_as_those_of_known_ones(self, served: Served) -> None:
         source, model = served
@@ -119,7 +122,10 @@ class TestServes:
         node = UnseenNode(neighbors={RELATION: ["i1", "i5"]})
         vectors = model.encode_unseen([node])
         ((every, _),) = model.neighbors_of_unseen([node], vectors, ITEMS)
-        ((others, _),) = model.neighbors_of_unseen([node], vectors, ITEMS, exclude_given=True)
+        ((others, scores),) = model.neighbors_of_unseen([node], vectors, ITEMS, exclude_given=True)
+        expected = (served[0].rows @ vectors.reshape(-1, DIM).T).max(axis=1)
+        np.testing.assert_allclose(scores, expected[others], atol=1e-5)
+        assert (np.diff(scores) <= 0).all()
         assert sorted(every.tolist()) == list(range(ITEMS))
         assert others.tolist() == [each for each in every.tolist() if each not in {1, 5}]
 

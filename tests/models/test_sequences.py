@@ -1,4 +1,4 @@
-"""SASRec and GRU4Rec beside their equations in plain NumPy, one sequence and one event at a time."""
+"""SASRec, GRU4Rec and ComiRec beside their equations in plain NumPy, one sequence and one event at a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from graphbox.models.comirec import ComiRec
 from graphbox.models.gru4rec import GRU4Rec
 from graphbox.models.sasrec import AttentionBlock, SASRec
-from graphbox.models.sequence_blocks import SequenceNetwork
+from graphbox.models.sequence_blocks import SequenceNetwork, closest_vectors
 
 Floats = NDArray[np.float64]
 
-DIM, HIDDEN, WINDOW = 12, 10, 9
+DIM, HIDDEN, WINDOW, INTERESTS = 12, 10, 9, 3
 
 
 def array(values: torch.Tensor) -> Floats:
@@ -84,13 +85,27 @@ def plain_gru4rec(network: GRU4Rec, sequence: Floats) -> Floats:
     return np.stack(found)
 
 
+def plain_comirec(network: ComiRec, sequence: Floats) -> Floats:
+    """Return the vectors of each event of one sequence, each prefix by itself: [L, interests * dim]."""
+    found = []
+    for length in range(1, len(sequence) + 1):
+        prefix = sequence[:length]
+        placed = prefix + array(network.positions)[:length]
+        logits = np.tanh(linear(network.first, placed)) @ array(network.second.weight).T
+        weight = np.exp(np.clip(logits - logits[0], -60.0, 60.0))  # a softmax, unless one is beyond that
+        found.append((weight / weight.sum(axis=0)).T @ prefix)
+    return np.stack(found).reshape(len(sequence), -1)
+
+
 def make(kind: str) -> SequenceNetwork:
     torch.manual_seed(4)
-    network: SequenceNetwork = (
-        GRU4Rec(DIM, HIDDEN, dropout=0.5)
-        if kind == "gru4rec"
-        else SASRec(DIM, WINDOW, layers=2, heads=int(kind[-1]), dropout=0.5)
-    )
+    network: SequenceNetwork
+    if kind == "gru4rec":
+        network = GRU4Rec(DIM, HIDDEN, dropout=0.5)
+    elif kind == "comirec":
+        network = ComiRec(DIM, WINDOW, interests=INTERESTS, hidden=HIDDEN, dropout=0.5)
+    else:
+        network = SASRec(DIM, WINDOW, layers=2, heads=int(kind[-1]), dropout=0.5)
     for parameter in network.parameters():  # biases and scales too, which start at zero and one
         parameter.data += 0.1 * torch.randn_like(parameter)
     return network.eval()
@@ -99,11 +114,13 @@ def make(kind: str) -> SequenceNetwork:
 def plain(network: SequenceNetwork, sequence: Floats) -> Floats:
     if isinstance(network, GRU4Rec):
         return plain_gru4rec(network, sequence)
+    if isinstance(network, ComiRec):
+        return plain_comirec(network, sequence)
     assert isinstance(network, SASRec)
     return plain_sasrec(network, sequence)
 
 
-every_kind = pytest.mark.parametrize("kind", ["sasrec-1", "sasrec-3", "gru4rec"])
+every_kind = pytest.mark.parametrize("kind", ["sasrec-1", "sasrec-3", "gru4rec", "comirec"])
 
 
 @every_kind
@@ -132,7 +149,7 @@ def test_later_events_and_padding_change_nothing(kind: str) -> None:
             others[:, length:] = 7.0 * torch.randn(2, WINDOW - length, DIM)
             changed = network(others.view(-1, DIM), [(2, WINDOW)])
             np.testing.assert_array_equal(
-                whole.view(2, WINDOW, DIM)[:, :length], changed.view(2, WINDOW, DIM)[:, :length]
+                whole.view(2, WINDOW, -1)[:, :length], changed.view(2, WINDOW, -1)[:, :length]
             )
 
 
@@ -143,3 +160,46 @@ def test_dropout_is_of_training_alone(kind: str) -> None:
         assert torch.equal(network(rows, [(3, 4)]), network(rows, [(3, 4)]))
         network.train()
         assert not torch.equal(network(rows, [(3, 4)]), network(rows, [(3, 4)]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+def test_interests_are_finite_for_logits_of_any_size(scale: float) -> None:
+    """Sums of exponents neither overflow nor vanish, nor do their gradients, whichever event comes first."""
+    network = make("comirec")
+    assert isinstance(network, ComiRec)
+    network.second.weight.data *= scale
+    rows = torch.randn(20 * WINDOW, DIM, requires_grad=True)
+    found = network(rows, [(20, WINDOW)])
+    found.square().sum().backward()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()
+    assert all(each.grad is not None and each.grad.isfinite().all() for each in network.parameters())
+    expected = np.concatenate([plain_comirec(network, each) for each in array(rows).reshape(20, WINDOW, DIM)])
+    if scale < 1e3:  # beyond it float32 has no digits left for differences of logits
+        np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-3, atol=1e-4)
+    # Means of rows, whatever the weights.
+    several = array(rows).reshape(20, WINDOW, 1, DIM)
+    lowest, highest = (each.accumulate(several, axis=1) for each in (np.minimum, np.maximum))
+    interests = array(found).reshape(20, WINDOW, INTERESTS, DIM)
+    assert (interests >= lowest - 1e-5).all()
+    assert (interests <= highest + 1e-5).all()
+
+
+def test_the_closest_vector_is_the_one_with_the_largest_inner_product() -> None:
+    torch.manual_seed(0)
+    vectors = torch.randn(40, INTERESTS * DIM, requires_grad=True)
+    rows = torch.randn(40, DIM, requires_grad=True)
+    found = closest_vectors(vectors, rows)
+    best = []
+    for event in range(40):
+        several = array(vectors[event]).reshape(INTERESTS, DIM)
+        best.append(int(np.argmax(several @ array(rows[event]))))
+        np.testing.assert_array_equal(array(found[event]), several[best[-1]])
+    assert len(set(best)) == INTERESTS
+    found.sum().backward()  # type: ignore[no-untyped-call]
+    assert vectors.grad is not None
+    expected = np.zeros((40, INTERESTS, DIM))
+    expected[np.arange(40), best] = 1.0
+    np.testing.assert_array_equal(array(vectors.grad).reshape(expected.shape), expected)
+    assert rows.grad is None
+    assert closest_vectors(rows, vectors[:, :DIM]) is rows

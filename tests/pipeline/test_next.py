@@ -30,11 +30,13 @@ def run_file(folder: Path) -> Path:
         "threads": 1,
         "graph": {"name": "visits", "nodes": {"visitor": {}, "place": {}}, "edges": [edge]},
         "tasks": {"next": task},
-        "models": {"sasrec": {"kind": "sasrec", **MODEL}, "gru4rec": {"kind": "gru4rec", **MODEL}},
+        "models": {kind: {"kind": kind, **MODEL} for kind in ("sasrec", "gru4rec", "comirec")},
         "export": {
             "attention": {"model": "sasrec"},
             "units": {"model": "gru4rec"},
+            "interests": {"model": "comirec"},
             "rows": {"model": "sasrec", "form": "vectors"},
+            "interest_rows": {"model": "comirec", "form": "vectors"},
         },
     }
     path = folder / "run.yaml"
@@ -49,11 +51,14 @@ def test_versions_rank_as_was_measured(tmp_path: Path) -> None:
     assert set(report.baselines["next"]) == {"popular", "markov", "item_knn"}
     data = RunData.open(workspace, report.run)
     task, split = data.config.tasks["next"], data.split("next")
-    for name, model in (("attention", "sasrec"), ("units", "gru4rec"), ("rows", "sasrec")):
+    models = {"attention": "sasrec", "units": "gru4rec", "interests": "comirec"}
+    models |= {"rows": "sasrec", "interest_rows": "comirec"}
+    for name, model in models.items():
         with open_encoder(workspace.model(name, 1).path) as served:
-            assert served.encodes_unseen == (name != "rows")
+            stores_vectors = name.endswith("rows")
+            assert served.encodes_unseen != stores_vectors
             found = evaluate_deployed(served, data.graph, split, task, "test")
             assert found == pytest.approx(report.metrics["next"][model], abs=1e-6)
-            if name != "rows":  # which know the events to predict
+            if not stores_vectors:  # which know the events to predict
                 validation = evaluate_deployed(served, data.graph, split, task, "validation")
                 assert validation["queries"] == len(split.validation)  # type: ignore[attr-defined]

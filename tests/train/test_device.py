@@ -119,6 +119,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "sasrec": ("readers", {"kind": "sasrec", **_DIM, "batch_size": 8, "candidates": 16, "heads": 2}),
     "gru4rec": ("readers", {"kind": "gru4rec", **_DIM, "batch_size": 8, "hidden": 6}),
+    "comirec": ("readers", {"kind": "comirec", **_DIM, "batch_size": 8, "hidden": 6, "interests": 3}),
     "deepfm": ("clicks", {"kind": "deepfm", **_CLICKS}),
     "dcn": ("clicks", {"kind": "dcn", **_CLICKS, "average_decay": 0.9}),
     "wide_and_deep": ("clicks", {"kind": "wide_and_deep", **_CLICKS, "crosses": [["user", "item"]]}),
@@ -130,7 +131,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-OWN_KERNELS = ("sasrec", "gru4rec", "gnn whole", "gnn ranks", "gnn tells", "lightgcn")
+OWN_KERNELS = ("sasrec", "gru4rec", "comirec", "gnn whole", "gnn ranks", "gnn tells", "lightgcn")
 """Cases with attention, recurrence or propagation: other kernels on a GPU, which round otherwise."""
 
 

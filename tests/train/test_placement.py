@@ -54,6 +54,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "towers": {"kind": "sage", "task": "links"},
     "sequences": {"kind": "sasrec", "task": "steps"},
     "units": {"kind": "gru4rec", "task": "steps"},
+    "interests": {"kind": "comirec", "task": "steps"},
     "triples": {"kind": "rotate", "task": "facts"},
     "events": {"kind": "temporal", "row_dim": 8},
     "clicks": {"kind": "deepfm", "task": "clicks"},

@@ -121,6 +121,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "temporal": {"kind": "temporal", "task": "follows", "dim": 8, "row_dim": 4, "epochs": 1},
     "sasrec": {"kind": "sasrec", "task": "following", **ROWS},
     "gru4rec": {"kind": "gru4rec", "task": "following", **ROWS},
+    "comirec": {"kind": "comirec", "task": "following", **ROWS},
     "deepfm": {"kind": "deepfm", **CLICK},
     "dcn": {"kind": "dcn", **CLICK},
     "wide_and_deep": {"kind": "wide_and_deep", "crosses": [["city", "taste"]], **CLICK},

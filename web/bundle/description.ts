@@ -14,6 +14,9 @@ export type Datatype =
   | "FP32"
   | "FP64";
 
+/** Score of a row for a query; `max_inner_product`: the largest for one of the query's vectors. */
+export type Score = "inner_product" | "cosine" | "max_inner_product";
+
 export interface TensorSpec {
   name: string;
   datatype: Datatype;
@@ -128,7 +131,7 @@ export interface Description {
   keys: Record<string, string>;
   /** Files with the known links of each relation: int32 [links, 2], heads and tails. */
   links: Record<string, string>;
-  targets: Record<string, { table: string; score: "inner_product" | "cosine" }>;
+  targets: Record<string, { table: string; score: Score }>;
   form: LookupForm | PaddedBlockForm | FieldsForm | TriplesForm | TensorsForm;
   onnx: { path: string; inputs: TensorSpec[]; outputs: TensorSpec[] } | null;
   example: ExampleInput[];

@@ -1,4 +1,5 @@
 import { Best, type Ranked } from "./best.ts";
+import type { Score } from "./description.ts";
 import type { Rows } from "./rows.ts";
 
 const BLOCK_ROWS = 1024;
@@ -8,13 +9,13 @@ const PRODUCTS_AT_ONCE = 1 << 23;
 /** Lets the page react. */
 export const pause = () => new Promise((resolve) => setTimeout(resolve));
 
-/** Exact ranking of all rows of a table by inner product or cosine. */
+/** Exact ranking of all rows of a table. */
 export class Ranking {
   private lengths: Promise<Float32Array> | null = null;
 
   constructor(
     private readonly rows: Rows,
-    private readonly score: "inner_product" | "cosine",
+    private readonly score: Score,
   ) {}
 
   get count(): number {
@@ -26,6 +27,7 @@ export class Ranking {
    *
    * Cosine divides by the lengths of query and row; a zero row scores 0.
    *
+   * @param query Several vectors, one after the other, where the largest of their scores counts.
    * @param exclude Index of a row that is no candidate, or null.
    */
   async best(query: Float32Array, k: number, exclude: number | null): Promise<Ranked[]> {
@@ -36,8 +38,12 @@ export class Ranking {
     await this.eachBlock((start, stop, block) => {
       for (let index = start; index < stop; index++) {
         const offset = (index - start) * dim;
-        let score = 0;
-        for (let i = 0; i < dim; i++) score += vector[i]! * block[offset + i]!;
+        let score = -Infinity;
+        for (let first = 0; first < vector.length; first += dim) {
+          let product = 0;
+          for (let i = 0; i < dim; i++) product += vector[first + i]! * block[offset + i]!;
+          score = Math.max(score, product);
+        }
         if (lengths) score /= lengths[index]!;
         if (index !== exclude) best.offer(index, score);
       }

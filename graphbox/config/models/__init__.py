@@ -31,7 +31,7 @@ from graphbox.config.models.own_module import OwnModuleConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
-from graphbox.config.models.sequences import GRU4RecConfig, SASRecConfig, SequenceSection
+from graphbox.config.models.sequences import ComiRecConfig, GRU4RecConfig, SASRecConfig, SequenceSection
 from graphbox.config.models.temporal import TemporalConfig
 from graphbox.config.models.walks import (
     DeepWalkConfig,
@@ -44,6 +44,7 @@ from graphbox.config.models.walks import (
 __all__ = [
     "EDGE_FEATURE_LAYERS",
     "ClickModelSection",
+    "ComiRecConfig",
     "ComplExConfig",
     "DCNConfig",
     "DINConfig",

@@ -1,7 +1,8 @@
-"""Models of sequences, which predict the next event: SASRec and GRU4Rec."""
+"""Models of sequences, which predict the next event: SASRec, GRU4Rec and ComiRec."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -27,6 +28,9 @@ class SequenceSection(ModelSection, OptimizationSection):
     DIVIDES: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder", "vectors")
+    NETWORK: ClassVar[str]
+    """Import path of the class of the network, derived from
+    :class:`graphbox.models.sequence_blocks.SequenceNetwork`."""
 
     task: Name
     """Task of kind `next` that the model is trained and evaluated on."""
@@ -64,6 +68,16 @@ class SequenceSection(ModelSection, OptimizationSection):
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
 
     @property
+    @abstractmethod
+    def kept_numbers(self) -> float:
+        """Numbers that the network keeps of an event for its gradient, and those gradients, about."""
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a history."""
+        return 1
+
+    @property
     def sees_validation(self) -> bool:
         """Whether the final model learns from the validation part as well."""
         return self.train_on == "train_and_validation"
@@ -72,12 +86,19 @@ class SequenceSection(ModelSection, OptimizationSection):
 class SASRecConfig(SequenceSection):
     """Self-attention over the events so far (Kang and McAuley, ICDM 2018), with layers normed first."""
 
+    NETWORK: ClassVar[str] = "graphbox.models.sasrec:SASRec"
+
     kind: Literal["sasrec"]
     """Kind of model."""
     layers: PositiveInt = 2
     """Blocks of attention and a network of two layers."""
     heads: PositiveInt = 1
     """Heads of attention; they divide `dim`."""
+
+    @property
+    def kept_numbers(self) -> float:
+        """See :attr:`SequenceSection.kept_numbers`."""
+        return 16.0 * self.dim * self.layers
 
     @model_validator(mode="after")
     def _check_heads(self) -> SASRecConfig:
@@ -93,7 +114,37 @@ class SASRecConfig(SequenceSection):
 class GRU4RecConfig(SequenceSection):
     """Gated recurrent units over the events so far (Hidasi et al., ICLR 2016), with a sampled softmax."""
 
+    NETWORK: ClassVar[str] = "graphbox.models.gru4rec:GRU4Rec"
+
     kind: Literal["gru4rec"]
     """Kind of model."""
     hidden: PositiveInt = 128
     """Recurrent units."""
+
+    @property
+    def kept_numbers(self) -> float:
+        """See :attr:`SequenceSection.kept_numbers`."""
+        return 6.0 * self.dim + 8.0 * self.hidden
+
+
+class ComiRecConfig(SequenceSection):
+    """Several vectors of a history by attention, one for each interest (ComiRec-SA, Cen et al., KDD 2020)."""
+
+    NETWORK: ClassVar[str] = "graphbox.models.comirec:ComiRec"
+
+    kind: Literal["comirec"]
+    """Kind of model."""
+    interests: PositiveInt = 4  # as published
+    """Vectors of a history; the score of an item is the largest of its inner products with them."""
+    hidden: PositiveInt = 256  # as in the authors' code: four times a `dim` of 64
+    """Hidden units of the attention."""
+
+    @property
+    def kept_numbers(self) -> float:
+        """See :attr:`SequenceSection.kept_numbers`."""
+        return 2.0 * self.dim * (1 + 2 * self.interests) + 2.0 * self.hidden
+
+    @property
+    def vectors(self) -> int:
+        """One for each interest."""
+        return self.interests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import GRU4RecConfig, SASRecConfig, SequenceSection, model_kind
+from graphbox.config import SequenceSection, model_kind
 from graphbox.errors import UsageError
-from graphbox.models.gru4rec import GRU4Rec
-from graphbox.models.sasrec import SASRec
 from graphbox.models.sequence_blocks import SequenceNetwork
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.sequences.windows import last_windows, pack
@@ -26,25 +25,16 @@ _HISTORIES = 1024
 
 
 def make_network(config: SequenceSection) -> SequenceNetwork:
-    """Return the network of a section, with parameters as torch draws them.
-
-    Raises:
-        UsageError: the section is of another kind.
-    """
-    if isinstance(config, SASRecConfig):
-        return SASRec(
-            config.dim, config.window, layers=config.layers, heads=config.heads, dropout=config.dropout
-        )
-    if isinstance(config, GRU4RecConfig):
-        return GRU4Rec(config.dim, config.hidden, dropout=config.dropout)
-    raise UsageError(f"expected a model of kind sasrec or gru4rec, received one of kind {config.kind}")
+    """Return the network of a section, with parameters as torch draws them."""
+    network: SequenceNetwork = resolve_name(config.NETWORK).of(config)
+    return network
 
 
 @torch.no_grad()
 def encode_histories(
     network: SequenceNetwork, items: Tensor, histories: CompressedRows, window: int
 ) -> Tensor:
-    """Return the vector of each history, by its last events; zeros of those without events.
+    """Return the vectors of each history, by its last events; zeros of those without events.
 
     Args:
         network: in evaluation mode.
@@ -53,10 +43,10 @@ def encode_histories(
         window: most events that are read.
 
     Returns:
-        float32 [histories, dim] on the device of the network.
+        float32 [histories, vectors * dim] on the device of the network.
     """
     start, length = last_windows(histories, window)
-    vectors = items.new_zeros(len(start), items.shape[1])
+    vectors = items.new_zeros(len(start), network.vectors * items.shape[1])
     present = np.flatnonzero(length)
     for first in range(0, len(present), _HISTORIES):
         rows = present[first : first + _HISTORIES]
@@ -89,7 +79,9 @@ class SequenceEncoder:
         return SequenceEncoder(section, network.eval())
 
     def encode(self, items: NDArray[np.float32], histories: CompressedRows) -> NDArray[np.float32]:
-        """Return the vector of each history: float32 [histories, dim]; see :func:`encode_histories`.
+        """Return the vectors of each history: float32 [histories, vectors * dim].
+
+        See :func:`encode_histories`.
 
         Args:
             items: float32 [items, dim].

@@ -10,6 +10,7 @@ from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import UNWATCHED, RankingQueries, ScoreBlock, Watch, evaluate_ranking
 from graphbox.train.compressed import CompressedRows
+from graphbox.train.scores import largest_products
 from graphbox.train.tasks import Fold, NextSplit, Split
 from graphbox.train.trained import TrainedModel
 
@@ -70,14 +71,14 @@ def rank_events(
 def scores_of(
     vectors: NDArray[np.float32], events: NDArray[np.int64], items: NDArray[np.float32]
 ) -> ScoreBlock:
-    """Return the function that scores items for events by the inner product.
+    """Return the function that scores items for events by the inner product, the largest of several vectors.
 
     Args:
-        vectors: float32 [events, dim], one for each of ``events``.
+        vectors: float32 [events, n * dim], n vectors for each of ``events``.
         events: int64 [events], ascending.
         items: float32 [items, dim].
     """
-    return lambda asked: np.asarray(vectors[np.searchsorted(events, asked)] @ items.T, np.float32)
+    return lambda asked: largest_products(vectors[np.searchsorted(events, asked)], items)
 
 
 def evaluate_next(

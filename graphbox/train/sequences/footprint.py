@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphbox.config import GRU4RecConfig, SASRecConfig, SequenceSection
+from graphbox.config import SequenceSection
 from graphbox.train.plan.accesses import DegreeModel
 from graphbox.train.plan.footprint import (
     MEGABYTE,
@@ -13,11 +13,6 @@ from graphbox.train.plan.footprint import (
     ranking_numbers,
 )
 from graphbox.train.plan.placement import DataPart
-
-_BLOCK_VECTORS = 16.0
-"""Vectors of an event that a block of attention keeps for its gradient, and those gradients, about."""
-_UNIT_NUMBERS = 8.0
-"""Numbers of an event that a recurrent unit keeps, likewise."""
 
 
 class SequenceFootprint(Footprint[SequenceSection]):
@@ -31,9 +26,10 @@ class SequenceFootprint(Footprint[SequenceSection]):
         batch = self._batch_numbers()
         on_disk = self.bytes_on_disk(3 * items, model.dim)
         rows = 20.0 * model.dim * items - on_disk
-        fixed = 130 * MEGABYTE + 4.0 * batch + self.scores_bytes()
+        scores = self.scores_bytes() * (1.0 if model.vectors == 1 else 1.5)  # those for a second vector
+        fixed = 130 * MEGABYTE + 4.0 * batch + scores
         return Demand(
-            fixed + rows + 4.0 * model.dim * nodes + 40.0 * nodes,
+            fixed + rows + 4.0 * model.dim * model.vectors * nodes + 40.0 * nodes,
             160.0 * events,
             12.0 * model.dim * items - on_disk,
         )
@@ -46,7 +42,7 @@ class SequenceFootprint(Footprint[SequenceSection]):
     def device_bytes(self) -> int:
         """See :meth:`Footprint.device_bytes`."""
         items, nodes = (self.counts.nodes.get(name, 0) for name in reversed(self.ends))
-        of_ranks = 2.0 * self.model.dim * (items + nodes) + ranking_numbers(items)
+        of_ranks = 2.0 * self.model.dim * (items + nodes * self.model.vectors) + ranking_numbers(items)
         return self.device_bytes_of(max(self._batch_numbers(), of_ranks))
 
     def parts(self, degrees: DegreeModel) -> list[DataPart]:
@@ -79,10 +75,5 @@ class SequenceFootprint(Footprint[SequenceSection]):
     def _batch_numbers(self) -> float:
         """Return the numbers of a batch: rows, what layers keep of events, and logits with their gradient."""
         model, events = self.model, self._batch_events()
-        kept = 0.0
-        if isinstance(model, GRU4RecConfig):
-            kept = VECTOR_COPIES * model.dim + _UNIT_NUMBERS * model.hidden
-        elif isinstance(model, SASRecConfig):
-            kept = _BLOCK_VECTORS * model.dim * model.layers
         logits = 2.0 * events * self._candidates()
-        return VECTOR_COPIES * model.dim * self._batch_rows() + kept * events + logits
+        return VECTOR_COPIES * model.dim * self._batch_rows() + model.kept_numbers * events + logits

@@ -1,9 +1,10 @@
-"""Trains SASRec and GRU4Rec to predict the next event of a sequence.
+"""Trains networks of sequences to predict the next event.
 
 A batch is some windows of histories, in blocks in which little is padding, and each of their events predicts
 the one after it. Rows of items are read and ranked alike. Candidates are drawn once for the batch; the
 softmax over all items is estimated from them, by the probability with which each was drawn. With as many
-candidates as items it is the softmax over all.
+candidates as items it is the softmax over all. Of several vectors of an event the closest to the next item
+predicts it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor
 from graphbox.config import NextTaskConfig, SequenceSection
 from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import DeviceScores, RankingQueries, ScoreBlock, evaluate_ranking
+from graphbox.models.sequence_blocks import closest_vectors
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.assignment import Assignment
@@ -28,6 +30,7 @@ from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.optimization import OptimizerSettings
 from graphbox.train.recommendation.candidates import Candidates, columns_among
 from graphbox.train.row_keys import RowKeys
+from graphbox.train.scores import largest_products
 from graphbox.train.seeded import seeded
 from graphbox.train.sequences.encoder import SequenceEncoder, encode_histories, make_network
 from graphbox.train.sequences.evaluation import next_queries, scores_of
@@ -155,7 +158,7 @@ class SequenceTrainer(TorchTrainer[_Part]):
         negative = self._processes.gather_slices("candidates", some, len(candidates))
         # A slice of one process may be empty: its share of the loss is nothing then.
         made = self._encoder(events, windows.events.shapes) if len(events) else events
-        vectors = made[self._tensor(windows.events.events)]
+        vectors = closest_vectors(made[self._tensor(windows.events.events)], targets)
         row, column = columns_among(candidates, np.arange(len(vectors)), windows.targets)
         own = self._tensor(row), self._tensor(column)
         loss = shared_softmax(vectors, targets, negative, own, self.log_probability(candidates))
@@ -255,4 +258,6 @@ def _scores(vectors: Tensor, events: Numbers, items: Tensor) -> ScoreBlock | Dev
     if items.device.type == "cpu":
         return scores_of(vectors.numpy(), events, items.numpy())
     device = items.device
-    return DeviceScores(lambda asked: vectors[tensor_on(np.searchsorted(events, asked), device)] @ items.T)
+    return DeviceScores(
+        lambda asked: largest_products(vectors[tensor_on(np.searchsorted(events, asked), device)], items)
+    )
