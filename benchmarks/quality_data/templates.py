@@ -48,6 +48,7 @@ class Case:
 
 CASES: tuple[Case, ...] = (
     Case("adult", "click", "deepfm", "deepfm", "income", "AUC deepfm", 0.9279, "LightGBM"),
+    Case("beauty", "next", "sasrec", "sasrec", "next", "recall@10 sasrec", 0.0648, "TIGER"),
     Case(
         "collegemsg",
         None,
@@ -116,6 +117,13 @@ ORIGINS: tuple[Origin, ...] = (
         "each edge is walked 200 times, at least 3,000 batches",
         ("block models",),
         "python -m benchmarks.walk_passes",
+    ),
+    Origin(
+        "sasrec",
+        "batch_size",
+        "32 batches an epoch, from 32 to 512 histories",
+        ("MovieLens-100k",),
+        "python -m benchmarks.sequence_settings",
     ),
 )
 """Chosen defaults of the kinds in :data:`CASES`; all others are as published, or older than the table."""

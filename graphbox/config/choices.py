@@ -27,10 +27,11 @@ class DataFacts:
         node_types: number of node types that edges join.
         features: whether the nodes of the task have features to read.
         labels: nodes of the training part with a known class; 0: the task has no classes.
-        validation: nodes of the validation part with a known class, or its links.
+        validation: nodes of the validation part with a known class, its links, or the events to predict.
         classes: number of classes.
         homophily: share of the edges between two labelled nodes of the training part that have a class in
             common; None: too few edges.
+        histories: nodes with two events or more in the training part, each but the first an event to predict.
     """
 
     nodes: int
@@ -42,6 +43,7 @@ class DataFacts:
     validation: int = 0
     classes: int = 0
     homophily: float | None = None
+    histories: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,20 @@ from graphbox.config import (
     GraphNetworkConfig,
     Interval,
     ModelSection,
+    SASRecConfig,
     model_kinds,
 )
 from graphbox.errors import FormatError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
-from graphbox.train import fit, load_outcome, make_split
+from graphbox.train import NextSplit, fit, load_outcome, make_split
 from graphbox.train.choosing.choose import Measured, settle, settled_earlier
 from graphbox.train.choosing.facts import facts_of
 from graphbox.train.choosing.proposals import propose
 from graphbox.train.choosing.pruning import MedianRule
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
 from graphbox.train.fit import load_settled
+from graphbox.train.tasks import FOLDS
+from tests.train.visits import graph_of, some_visits, task_of
 
 FACTS = DataFacts(100, 300, 300, features=True, labels=30, validation=60, classes=3)
 NETWORK = GraphNetworkConfig(kind="gnn", task="topic")
@@ -317,6 +321,33 @@ class TestWalks:
         assert config.settled(found.settings).epochs == 2
 
 
+class TestSequences:
+    def size(self, histories: int, **given: Any) -> int:
+        config = SASRecConfig(kind="sasrec", task="next", **given)
+        (found,) = config.suggestions(DataFacts(1_000, 50_000, 50_000, histories=histories))
+        settings = {name: each for name, each in found.settings.items() if name in (config.auto or ())}
+        settled = config.settled(settings)
+        assert isinstance(settled, SASRecConfig)
+        return settled.batch_size
+
+    def test_small_logs_get_small_batches(self) -> None:
+        assert [self.size(histories) for histories in (5, 943, 6_400, 22_363)] == [32, 32, 200, 512]
+        assert self.size(943, batch_size=128) == 128
+
+    def test_histories_are_those_with_something_to_learn(self, tmp_path: Path) -> None:
+        graph = graph_of(tmp_path, some_visits())
+        split = make_split(graph, task_of(), 0)
+        assert isinstance(split, NextSplit)
+        learnt = [
+            np.count_nonzero(split.fold[start:end] == FOLDS.index("train"))
+            for start, end in pairwise(split.offsets)
+        ]
+        facts = facts_of(graph, split)
+        assert facts.histories == sum(count >= 2 for count in learnt) > 0
+        assert facts.histories < graph.num_nodes("visitor")
+        assert facts.validation == len(split.validation)
+
+
 class TestSections:
     @pytest.mark.parametrize("kind", sorted(model_kinds()))
     def test_settings_of_all_kinds_are_keys_of_their_sections(self, kind: str) -> None:
@@ -332,8 +363,9 @@ class TestSections:
             "metapaths": [[["a", "b", "c"]]],
             "model": "m:C",
             "tune": "1min",
-            "interests": [{"history": "seen", "target": "item"}],
         }
+        if kind == "din":
+            given["interests"] = [{"history": "seen", "target": "item"}]
         given = {key: value for key, value in given.items() if key in section.model_fields}
         if not section.SPACE:
             with pytest.raises(ValueError, match="settings to search"):

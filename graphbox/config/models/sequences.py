@@ -9,12 +9,18 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from graphbox.config.choices import Candidate, Choices, DataFacts, Interval
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
 
 NotNegative = Annotated[float, Field(ge=0.0)]
 Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+_BATCHES_OF_EPOCH = 32
+"""Wanted in an epoch: with fewer, rows of a small log hardly move before the schedule has ended."""
+_LEAST_HISTORIES, _MOST_HISTORIES = 32, 512
+"""Of a batch that the data chooses."""
 
 
 class SequenceSection(ModelSection, OptimizationSection):
@@ -28,6 +34,14 @@ class SequenceSection(ModelSection, OptimizationSection):
     DIVIDES: ClassVar[bool] = True
     WARM_STARTS: ClassVar[bool] = True
     EXPORT_FORMS: ClassVar[tuple[str, ...]] = ("encoder", "vectors")
+    CHOSEN: ClassVar[tuple[str, ...]] = ("batch_size",)
+    SPACE: ClassVar[Mapping[str, Choices]] = {
+        "dropout": Interval(0.0, 0.6),
+        "learning_rate": Interval(5e-4, 0.01, logarithmic=True),
+        "table_learning_rate": Interval(0.002, 0.05, logarithmic=True),
+        "popularity_exponent": Interval(0.0, 1.0),
+        "epochs": (15, 30, 60),
+    }
     NETWORK: ClassVar[str]
     """Import path of the class of the network, derived from
     :class:`graphbox.models.sequence_blocks.SequenceNetwork`."""
@@ -50,8 +64,9 @@ class SequenceSection(ModelSection, OptimizationSection):
     """Share of values that are left out in training: of rows of items, and between layers."""
     epochs: PositiveInt = 30
     """Most passes over all events."""
-    batch_size: PositiveInt = 512
-    """Histories in a batch, each with all its events."""
+    batch_size: PositiveInt = _MOST_HISTORIES
+    """Histories in a batch, each with all its events. Without it as many as give an epoch 32 batches, from 32
+    to 512."""
     learning_rate: PositiveFloat = 0.002
     """Learning rate of the parameters (Adam)."""
     table_learning_rate: PositiveFloat = 0.01
@@ -66,6 +81,13 @@ class SequenceSection(ModelSection, OptimizationSection):
     """Measurements on the validation part in a row without a better one after which training ends."""
     validate_every: PositiveInt = 2
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
+
+    def suggestions(self, facts: DataFacts) -> tuple[Candidate, ...]:
+        """See :meth:`ModelSection.suggestions`: small logs are learnt in small batches."""
+        wanted = facts.histories // _BATCHES_OF_EPOCH
+        size = min(max(wanted, _LEAST_HISTORIES), _MOST_HISTORIES)
+        why = f"{_BATCHES_OF_EPOCH} batches an epoch" if size == wanted else "the usual batch"
+        return (Candidate({"batch_size": size}, why),)
 
     @property
     @abstractmethod
@@ -87,6 +109,7 @@ class SASRecConfig(SequenceSection):
     """Self-attention over the events so far (Kang and McAuley, ICDM 2018), with layers normed first."""
 
     NETWORK: ClassVar[str] = "graphbox.models.sasrec:SASRec"
+    SPACE: ClassVar[Mapping[str, Choices]] = {**SequenceSection.SPACE, "layers": (1, 2, 3)}
 
     kind: Literal["sasrec"]
     """Kind of model."""
@@ -115,6 +138,7 @@ class GRU4RecConfig(SequenceSection):
     """Gated recurrent units over the events so far (Hidasi et al., ICLR 2016), with a sampled softmax."""
 
     NETWORK: ClassVar[str] = "graphbox.models.gru4rec:GRU4Rec"
+    SPACE: ClassVar[Mapping[str, Choices]] = {**SequenceSection.SPACE, "hidden": (64, 128, 256)}
 
     kind: Literal["gru4rec"]
     """Kind of model."""
@@ -131,6 +155,7 @@ class ComiRecConfig(SequenceSection):
     """Several vectors of a history by attention, one for each interest (ComiRec-SA, Cen et al., KDD 2020)."""
 
     NETWORK: ClassVar[str] = "graphbox.models.comirec:ComiRec"
+    SPACE: ClassVar[Mapping[str, Choices]] = {**SequenceSection.SPACE, "interests": (1, 2, 4)}
 
     kind: Literal["comirec"]
     """Kind of model."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphbox.config import DataFacts
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
-from graphbox.train.tasks import ClassifySplit, RecommendSplit, Split
+from graphbox.train.tasks import ClassifySplit, NextSplit, RecommendSplit, Split
 
 _LEAST_PAIRS = 30
 """Fewest edges between labelled nodes for an estimate of homophily."""
@@ -48,6 +48,8 @@ def facts_of(
         return DataFacts(*sizes)
     hidden = {name for _, name in split.hidden_features()}
     features = any(name not in hidden for name in graph.features(split.node_type))
+    if isinstance(split, NextSplit):
+        return DataFacts(*sizes, features, validation=len(split.validation), histories=_histories(split))
     if not isinstance(split, ClassifySplit):
         links = len(split.validation) if isinstance(split, RecommendSplit) else 0
         return DataFacts(*sizes, features, validation=links)
@@ -59,6 +61,11 @@ def facts_of(
         classes=len(split.classes),
         homophily=_homophily(graph, split, own) if is_read else None,
     )
+
+
+def _histories(split: NextSplit) -> int:
+    """Return the number of nodes with two events or more in the training part."""
+    return int(np.count_nonzero(np.diff(split.known("validation").offsets) >= 2))
 
 
 def _pairs(graph: Graph, edge_types: Collection[EdgeType]) -> int:

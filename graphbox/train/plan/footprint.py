@@ -183,6 +183,7 @@ def _possible(model: ModelSection, counts: GraphCounts) -> list[ModelSection]:
         features=True,
         labels=1,
         validation=sum(counts.nodes.values()),
+        histories=sum(counts.nodes.values()),
     )
     found = [model.settled(each.settings) for each in model.suggestions(facts)]
     if model.tune is not None:  # sizes are lists of numbers
