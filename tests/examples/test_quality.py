@@ -53,7 +53,7 @@ def test_templates_take_the_place_of_the_run_file_s_models(case: Case) -> None:
     (model,) = config.models.values()
     assert list(config.models) == [case.model]
     assert model.kind == case.kind
-    assert model.model_fields_set <= {"kind", "task", "train_on"}
+    assert model.model_fields_set <= {"kind", "task", "train_on", "validate_first"}
     assert model.task in (None, *config.tasks)
     searched = load_config(ROOT / data.run_file, overrides_of(case, data, "10min"), check_files=False)
     assert searched.models[case.model].tune == 600.0
