@@ -1,4 +1,4 @@
-"""Defaults of SASRec against other values of one setting each, on MovieLens-100k: where they come from.
+"""Defaults of SASRec against other values of one setting each, on MovieLens-100k.
 
     pip install --target /tmp/peers --no-deps recbole
     python -m benchmarks.sequence_settings --peers /tmp/peers --seeds 0 1

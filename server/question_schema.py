@@ -60,7 +60,9 @@ class TrueLink(Answer):
 class RankedNode(NodeId):
     """A node near the query in the embedding space."""
 
-    score: float = Field(description="inner product of the query vector and the target vector")
+    score: float = Field(
+        description="cosine or inner product of the vectors of both, the largest where a query has several"
+    )
 
 
 class Neighbor(RankedNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ Found: TypeAlias = tuple[Int64, Float32]
 
 # NumPy's BLAS is not used: its threads cannot be bounded per call, and where other processes want the same
 # cores its product of one query with 63,000 rows took 20 ms, where this takes 0.2 ms. TopK gives ties to the
-# lower index. `length` has a value for each row, or one for all.
+# lower index. `length` has a value for each row: IREE reads beyond the end of one value for all.
 RANKING_MODEL: Final = write_onnx(
     [
         Node("Gemm", ["queries", "rows"], ["products"], {"transB": 1}),
@@ -34,7 +35,7 @@ RANKING_MODEL: Final = write_onnx(
     {
         "queries": (np.float32, ["n", "dim"]),
         "rows": (np.float32, ["m", "dim"]),
-        "length": (np.float32, ["lengths"]),
+        "length": (np.float32, ["m"]),
         "k": (np.int64, [1]),
     },
     {"score": (np.float32, ["n", "best"]), "index": (np.int64, ["n", "best"])},
@@ -140,7 +141,7 @@ class ExactRanking:
             feeds: dict[str, npt.NDArray[Any]] = {
                 "queries": query,
                 "rows": self._table.rows(rows),
-                "length": np.ones(1, np.float32) if self._lengths is None else self._lengths[rows],
+                "length": np.ones(len(rows), np.float32) if self._lengths is None else self._lengths[rows],
                 "k": np.array([min(k, len(rows))], np.int64),
             }
             best = self._program.run_built(feeds)
@@ -154,11 +155,16 @@ class ExactRanking:
         feeds: dict[str, npt.NDArray[Any]] = {
             "queries": queries,
             "rows": self._table.block(0, len(self)),
-            "length": np.ones(1, np.float32) if self._lengths is None else self._lengths,
+            "length": self._divisors,
             "k": np.array([k], np.int64),
         }
         best = self._program.run_built(feeds)
         return best["index"], best["score"]
+
+    @cached_property
+    def _divisors(self) -> Float32:
+        """Return what products with each row are divided by, float32 [rows]."""
+        return np.ones(len(self), np.float32) if self._lengths is None else self._lengths
 
     def _by_core(self, queries: Float32, k: int) -> tuple[npt.NDArray[np.int64], Float32]:
         return self._table.best(queries, k, self._lengths)

@@ -216,10 +216,10 @@ class NearestRows:
 
     def _sampled(self, queries: int) -> int | None:
         """Return the number of the query among ``queries`` that is checked; None: none of them is."""
-        # Counted by call: a large batch is checked as seldom as a single query.
-        if queries and next(self._numbers) % _SAMPLED_EVERY == 0:
-            return 0
-        return None
+        # Counted by call: a large batch is checked as seldom as a single query. Not always the first of a
+        # call: vectors of one query come together, and some are found less often than others.
+        sample, calls_since = divmod(next(self._numbers), _SAMPLED_EVERY)
+        return sample % queries if queries and not calls_since else None
 
     def _check(self, rank: Callable[[], Float32], answered: Float32) -> None:
         """Rank a sampled query exactly in the background, one at a time; others meanwhile are not checked."""

@@ -107,7 +107,8 @@ class RunReport:
             model: the model; None: the best in the evaluation of the last model's task.
             candidates: return the vectors that nodes have as candidates, where those of one type have two
                 (as queries and as candidates). Candidates of another type have these alone. The best
-                candidates of a query have the largest dot products with its vector.
+                candidates of a query have the largest inner products with its vector; of a `comirec`, with
+                one of its vectors, which are one after the other in a row.
 
         Returns:
             A table with the columns ``id`` (large_string or int64) and ``vector`` (fixed-size lists of

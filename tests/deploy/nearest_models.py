@@ -14,9 +14,19 @@ from graphbox.artifact.links import links_table
 from graphbox.artifact.manifest import Score
 from graphbox.artifact.preprocess import LookupForm
 from graphbox.deploy import DeployedEncoder
+from graphbox.deploy.nearest.recall import RecallCounter
 from graphbox.row_codecs import row_codec
 
-__all__ = ["DIM", "ITEMS", "LINKED", "USERS", "clustered", "wait_for_index", "write_items"]
+__all__ = [
+    "DIM",
+    "ITEMS",
+    "LINKED",
+    "USERS",
+    "clustered",
+    "wait_for_index",
+    "wait_for_queries",
+    "write_items",
+]
 
 ITEMS: Final = 12_000
 USERS: Final = 300
@@ -64,3 +74,12 @@ def wait_for_index(model: DeployedEncoder, query_type: str) -> str:
             return state
         time.sleep(0.05)
     raise TimeoutError("the index was not ready after a minute")
+
+
+def wait_for_queries(counter: RecallCounter, queries: int) -> tuple[int, int, int]:
+    """Return the counts once so many queries were sampled, or after ten seconds."""
+    for _ in range(200):
+        if counter.counts()[0] >= queries:
+            break
+        time.sleep(0.05)
+    return counter.counts()

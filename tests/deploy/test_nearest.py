@@ -16,12 +16,21 @@ import pytest
 from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.deploy.nearest.background import Background
 from graphbox.deploy.nearest.graph_index import GraphIndex
-from graphbox.deploy.nearest.recall import RecallCounter, found_rows
+from graphbox.deploy.nearest.recall import found_rows
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
 from graphbox.deploy.nearest.rows import EXACT_ROWS, NearestRows, tuned
 from graphbox.errors import BackendMissingError, InvalidRequestError
 from graphbox.package_folder import packages_folder
-from tests.deploy.nearest_models import DIM, ITEMS, LINKED, USERS, clustered, wait_for_index, write_items
+from tests.deploy.nearest_models import (
+    DIM,
+    ITEMS,
+    LINKED,
+    USERS,
+    clustered,
+    wait_for_index,
+    wait_for_queries,
+    write_items,
+)
 
 K = 20
 NONE = np.empty(0, np.int64)
@@ -308,14 +317,6 @@ def test_without_faiss(
         assert wait_for_index(model, "user") == "exact"
         assert len(model.nearest.nearest(clustered(1, 9), K, "user")[0][0]) == K
     assert "graphbox[ann]" in caplog.text
-
-
-def wait_for_queries(counter: RecallCounter, queries: int) -> tuple[int, int, int]:
-    for _ in range(200):
-        if counter.counts()[0] >= queries:
-            break
-        time.sleep(0.05)
-    return counter.counts()
 
 
 def test_sampled_queries_are_ranked_exactly_too(version: Path) -> None:

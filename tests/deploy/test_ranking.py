@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from graphbox.artifact import Ids, RowTable
-from graphbox.deploy import CheckedProgram, Options, choose, compile_model
+from graphbox.deploy import CheckedProgram, Options, choose, compile_model, open_program
 from graphbox.deploy.nearest import exact as ranking_module
 from graphbox.deploy.nearest.exact import RANKING_MODEL, ExactRanking
+from graphbox.deploy.nearest.row_filter import RowFilter
 from graphbox.row_codecs import ArrayRows, TableShape, open_rows, row_codec
 
 RANDOM = np.random.default_rng(0)
@@ -64,6 +65,23 @@ def test_the_best_rows_in_order(
         assert (np.diff(scores, axis=1) <= 0).all()
         assert index.dtype == np.int64
         assert scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("score", ["inner_product", "cosine"])
+def test_rows_are_ranked_by_a_compiler_to_which_dimensions_of_one_name_are_equal(
+    score: Literal["inner_product", "cosine"],
+) -> None:
+    """IREE reads as many values of an input as the other operand has."""
+    pytest.importorskip("iree.compiler")
+    rows, queries = (RANDOM.standard_normal((count, 8), np.float32) for count in (150, 9))
+    with open_program("iree", RANKING_MODEL, Options()).program as compiled:
+        ranking = ExactRanking(_table(rows), score, compiled)
+        index, _ = ranking.top(queries, 7)
+        np.testing.assert_array_equal(index, _plain(rows, queries, 7, None, score == "cosine"))
+        allowed = np.arange(3, 60)
+        ((index, _),) = ranking.filtered(queries[:1], 7, [RowFilter.of(allowed, allowed[:0])])
+        expected = _plain(rows[allowed], queries[:1], 7, None, score == "cosine")
+        np.testing.assert_array_equal(index, allowed[expected[0]])
 
 
 def test_ties_go_to_the_lower_index(program: CheckedProgram) -> None:

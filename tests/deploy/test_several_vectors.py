@@ -13,6 +13,8 @@ from graphbox.artifact import Artifact, ArtifactWriter, TargetSpec
 from graphbox.artifact.manifest import Score
 from graphbox.artifact.preprocess import LookupForm
 from graphbox.deploy import DeployedEncoder, open_encoder
+from graphbox.deploy.nearest import rows as rows_module
+from graphbox.deploy.nearest.exact import ExactRanking
 from graphbox.deploy.nearest.graph_index import unit_rows
 from graphbox.deploy.nearest.recall import found_rows
 from graphbox.deploy.nearest.row_filter import ALL_ROWS, RowFilter
@@ -20,10 +22,11 @@ from graphbox.deploy.nearest.several_vectors import SeveralVectors
 from graphbox.deploy.row_updates import update_rows
 from graphbox.errors import FormatError, InvalidRequestError
 from graphbox.row_codecs import row_codec
-from tests.deploy.nearest_models import DIM, clustered, wait_for_index
+from tests.deploy.nearest_models import DIM, clustered, wait_for_index, wait_for_queries
 from tests.deploy.test_row_updates import updated, workspace_with
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 VECTORS, USERS, K = 4, 60, 20
 NONE = np.empty(0, np.int64)
 
@@ -157,6 +160,28 @@ def test_an_index_finds_what_exact_ranking_finds(tmp_path: Path) -> None:
             found, truth = (each.nearest.nearest(vectors, K, "user", given) for each in (indexed, exact))
             hits = sum(found_rows(each[1], best[1]) for each, best in zip(found, truth, strict=True))
             assert hits >= 0.99 * 100 * K
+
+
+def test_each_vector_of_queries_is_sampled_for_the_recall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_model(tmp_path / "shop" / "1", 12_000).path
+    sampled: list[Floats] = []
+    exactly = ExactRanking.top
+
+    def noted(ranking: ExactRanking, queries: Floats, k: int, exclude: None) -> tuple[Ints, Floats]:
+        sampled.append(queries)
+        return exactly(ranking, queries, k, exclude)
+
+    with open_encoder(path, "onnxruntime", nearest="index") as model:
+        assert wait_for_index(model, "user") == "index"
+        monkeypatch.setattr(rows_module, "_SAMPLED_EVERY", 1)
+        monkeypatch.setattr(ExactRanking, "top", noted)
+        vectors = clustered(VECTORS, 9)
+        for number in range(1, VECTORS + 1):
+            model.nearest.nearest(vectors.reshape(1, -1), K, "user")
+            assert wait_for_queries(model.nearest.recall, number)[:2] == (number, number * K)
+    np.testing.assert_array_equal(np.concatenate(sampled), vectors)
 
 
 def test_changed_rows_are_ranked(tmp_path: Path) -> None:

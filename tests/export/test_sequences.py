@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from graphbox.artifact import Artifact
 from graphbox.deploy import DeployedEncoder, UnseenNode, open_encoder
-from graphbox.errors import NotFoundError
+from graphbox.errors import NotFoundError, UnsupportedError
 from graphbox.export import NewVersion, SequenceSource, export_sequence
 from graphbox.models.comirec import ComiRec
 from graphbox.models.gru4rec import GRU4Rec
@@ -93,6 +93,23 @@ class TestServes:
         np.testing.assert_allclose(score[0], np.sort(scores)[::-1][:4], atol=1e-5)
         assert model.target_type() == "item"
         assert model.encode_indices(np.empty(0, np.int64)).shape == (0, source.network.vectors * DIM)
+
+    def test_the_same_on_another_target(self, served: Served) -> None:
+        pytest.importorskip("openvino")
+        source, model = served
+        nodes = [UnseenNode(neighbors={RELATION: each}) for each in (["i1", "i5"], ["i0"])]
+        with open_encoder(model.artifact.path, "openvino") as other:
+            vectors = other.encode_indices(np.arange(len(HISTORIES)))
+            np.testing.assert_allclose(vectors, source.vectors, atol=1e-5)
+            np.testing.assert_allclose(other.encode_unseen(nodes), model.encode_unseen(nodes), atol=1e-5)
+            (index, score), (expected, scores) = (each.neighbors(["u3"], 4) for each in (other, model))
+            assert index.tolist() == expected.tolist()
+            np.testing.assert_allclose(score, scores, atol=1e-5)
+
+    def test_a_compiler_that_computes_them_wrongly_is_refused(self, served: Served) -> None:
+        pytest.importorskip("iree.compiler")
+        with pytest.raises(UnsupportedError, match=r"IREE (compute|compile|cannot compile)"):
+            open_encoder(served[1].artifact.path, "iree")
 
     def test_histories_of_new_nodes_as_those_of_known_ones(self, served: Served) -> None:
         source, model = served

@@ -1,6 +1,6 @@
 """Median stopping rule: ends a trial of a search that is worse than the median of what finished trials were.
 
-Golovin et al., "Google Vizier", KDD 2017, section 3.2.1. There the best figure of a trial so far is compared
+Golovin et al., "Google Vizier", KDD 2017, section 3.2. There the best figure of a trial so far is compared
 with running averages of the finished ones; here with their best figures so far, since a model ends in its
 best state. Trials are compared at the same share of their epochs, so that what ends is a function of the log.
 """

@@ -1567,7 +1567,7 @@ export interface components {
       links: components["schemas"]["TrueLink"][];
       /**
        * Score
-       * @description inner product of the query vector and the target vector
+       * @description cosine or inner product of the vectors of both, the largest where a query has several
        */
       score: number;
       /** Type */
@@ -1795,7 +1795,7 @@ export interface components {
       id: string | number;
       /**
        * Score
-       * @description inner product of the query vector and the target vector
+       * @description cosine or inner product of the vectors of both, the largest where a query has several
        */
       score: number;
       /** Type */
