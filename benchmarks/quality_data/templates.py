@@ -125,6 +125,14 @@ ORIGINS: tuple[Origin, ...] = (
         ("MovieLens-100k",),
         "python -m benchmarks.sequence_settings",
     ),
+    Origin(
+        "sasrec",
+        "dropout, learning_rate, table_learning_rate",
+        "0.2, 0.002, 0.01",
+        ("beauty", "MovieLens-100k"),
+        "validation part of beauty; python -m benchmarks.sequence_settings",
+        {"beauty": "0.2, 0.002, 0.01"},
+    ),
 )
 """Chosen defaults of the kinds in :data:`CASES`; all others are as published, or older than the table."""
 
