@@ -137,7 +137,7 @@ def train(given: Input, memory: TrainingMemory, batch_size: int, batches: int) -
     cpu = time.process_time() - cpu
     stages = assignment.clock.seconds()
     wall = sum(stages.values())
-    tables = [each.tier_statistics() for each in trainer.tables().values() if each.path is not None]
+    tables = [each.local.tier_statistics() for each in trainer.tables().values() if each.path is not None]
     line = {
         "rate": statistics.median(rates[1:]),
         "min": min(rates[1:]),
@@ -151,7 +151,7 @@ def train(given: Input, memory: TrainingMemory, batch_size: int, batches: int) -
         hits, misses = sum(each.hits for each in tables), sum(each.misses for each in tables)
         line["table_hit_rate"] = round(hits / (hits + misses), 3)
     for table in trainer.tables().values():
-        table.close()
+        table.local.close()
     return line
 
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
-from graphbox.table import EmbeddingTable, TableEmbeddingBag
+from graphbox.table import EmbeddingTable, Table, TableEmbeddingBag
 from graphbox.table.module import TableModule
-from graphbox.table.protocol import Table
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class ClickNetwork(nn.Module, ABC):
         tables: by name, those of :meth:`table_dims`.
     """
 
-    def __init__(self, shape: ClickShape, tables: Mapping[str, EmbeddingTable]) -> None:
+    def __init__(self, shape: ClickShape, tables: Mapping[str, Table]) -> None:
         super().__init__()
         self.shape = shape
         self.bias = nn.Parameter(torch.zeros(()))
@@ -70,7 +69,7 @@ class ClickNetwork(nn.Module, ABC):
         """Return the length of a row of each table that the network needs, by name."""
         return {"fields": shape.dim}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Take the rows from other tables."""
         for name, table in tables.items():
             bag = TableEmbeddingBag(table, "sum", include_last_offset=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 class DCN(ClickNetwork):
@@ -26,7 +26,7 @@ class DCN(ClickNetwork):
     def __init__(
         self,
         shape: ClickShape,
-        tables: Mapping[str, EmbeddingTable],
+        tables: Mapping[str, Table],
         *,
         cross_layers: int = 3,
         rank: int | None = None,

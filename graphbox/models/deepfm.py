@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 class DeepFM(ClickNetwork):
@@ -20,7 +20,7 @@ class DeepFM(ClickNetwork):
         tables: ``fields``, rows of length ``1 + dim``.
     """
 
-    def __init__(self, shape: ClickShape, tables: Mapping[str, EmbeddingTable]) -> None:
+    def __init__(self, shape: ClickShape, tables: Mapping[str, Table]) -> None:
         super().__init__(shape, tables)
         self.linear = nn.Linear(shape.numbers, 1, bias=False) if shape.numbers else None
         self.deep = feed_forward(shape.inputs, shape.hidden, shape.dropout)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 class DIN(ClickNetwork):
@@ -28,7 +28,7 @@ class DIN(ClickNetwork):
     def __init__(
         self,
         shape: ClickShape,
-        tables: Mapping[str, EmbeddingTable],
+        tables: Mapping[str, Table],
         *,
         interests: Sequence[tuple[str, str]],
         attention: Sequence[int] = (64, 16),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.models.features import FeatureEncoder, FeatureSizes
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 
 POSITION = "position"
 """Name in requests of the row of another model that a node enters with."""
@@ -93,7 +93,7 @@ class NodeInputs(nn.Module):
         self,
         sizes: InputSizes,
         dim: int,
-        table: EmbeddingTable | None,
+        table: Table | None,
         input_dropout: float = 0.0,
         row_dropout: float = 0.0,
     ) -> None:
@@ -110,7 +110,7 @@ class NodeInputs(nn.Module):
         self.positions = nn.Linear(sizes.position, dim, bias=False) if sizes.position else None
         self.bias = nn.Parameter(torch.zeros(dim))
 
-    def set_table(self, table: EmbeddingTable) -> None:
+    def set_table(self, table: Table) -> None:
         """Take the rows from another table."""
         self.rows = TableEmbedding(table).to(self.bias.device).train(self.training)
 
@@ -201,7 +201,7 @@ def _glorot(size: int, dim: int) -> nn.Parameter:
 def input_modules(
     sizes: Mapping[str, InputSizes],
     dim: int,
-    tables: Mapping[str, EmbeddingTable],
+    tables: Mapping[str, Table],
     input_dropout: float,
     row_dropout: float,
 ) -> nn.ModuleDict:

@@ -13,7 +13,7 @@ from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, input_modules
 from graphbox.models.graph_layers import Edges, GraphLayer, PaddedLayerInputs
 from graphbox.models.layer_kinds import LayerKind, LayerShape, make_layer
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class GraphNetwork(nn.Module):
         shape: NetworkShape,
         sizes: Mapping[str, InputSizes],
         relations: Sequence[EdgeType],
-        tables: Mapping[str, EmbeddingTable],
+        tables: Mapping[str, Table],
         head: nn.Module,
     ) -> None:
         super().__init__()

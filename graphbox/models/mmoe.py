@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 class MMoE(ClickNetwork):
@@ -27,7 +27,7 @@ class MMoE(ClickNetwork):
     def __init__(
         self,
         shape: ClickShape,
-        tables: Mapping[str, EmbeddingTable],
+        tables: Mapping[str, Table],
         *,
         experts: int = 4,
         tower: Sequence[int] = (32,),

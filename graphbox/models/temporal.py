@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.recent import FADING_EVENTS, RecentEvents, RecentView, count_in
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.table.module import TableEmbedding
 
 _FREQUENCIES = 4
@@ -106,7 +106,7 @@ class TemporalLinkScorer(nn.Module):
         rows: table of rows by key, or None.
     """
 
-    def __init__(self, kinds: int, dim: int, dropout: float, rows: EmbeddingTable | None = None) -> None:
+    def __init__(self, kinds: int, dim: int, dropout: float, rows: Table | None = None) -> None:
         super().__init__()
         self.rows: TableEmbedding | None = None
         if rows is not None:
@@ -126,7 +126,7 @@ class TemporalLinkScorer(nn.Module):
             nn.Linear(dim, 1),
         )
 
-    def set_table(self, table: EmbeddingTable) -> None:
+    def set_table(self, table: Table) -> None:
         """Take the rows from another table."""
         self.rows = TableEmbedding(table, padding_idx=_NOBODY).train(self.training)
 

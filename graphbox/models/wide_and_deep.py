@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
 from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 
 
 class WideAndDeep(ClickNetwork):
@@ -22,7 +22,7 @@ class WideAndDeep(ClickNetwork):
         tables: ``fields``, rows of length ``dim``, and ``wide``, rows of one number.
     """
 
-    def __init__(self, shape: ClickShape, tables: Mapping[str, EmbeddingTable]) -> None:
+    def __init__(self, shape: ClickShape, tables: Mapping[str, Table]) -> None:
         super().__init__(shape, tables)
         self.linear = nn.Linear(shape.numbers, 1, bias=False) if shape.numbers else None
         self.deep = feed_forward(shape.inputs, shape.hidden, shape.dropout)

@@ -15,6 +15,7 @@ from graphbox.table.policy import (
     ShrinkReport,
     TablePolicies,
 )
+from graphbox.table.protocol import Table
 from graphbox.table.publication import PublishedTables, TablePublisher
 from graphbox.table.rows_ahead import RowsAhead
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
@@ -62,6 +63,7 @@ __all__ = [
     "ShardedTable",
     "ShowClickScore",
     "ShrinkReport",
+    "Table",
     "TableEmbedding",
     "TableEmbeddingBag",
     "TableEmbeddingBagCollection",

@@ -78,10 +78,6 @@ class DeviceGradient:
     slots: DeviceSlots
     pushed: PushedRows
 
-    def push(self) -> None:
-        """Apply it."""
-        self.table.push_rows(self.slots, self.pushed)
-
     def joined(self, others: Sequence[DeviceGradient]) -> DeviceGradient:
         """Return it and others of the same table, which come after it, as one."""
         parts = [self, *others]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -19,9 +20,10 @@ from graphbox.table.device_arguments import (
 )
 from graphbox.table.device_batch import DeviceSlots, PushedRows
 from graphbox.table.device_budget import bytes_for
-from graphbox.table.device_lookup import DeviceLookup
+from graphbox.table.device_lookup import DeviceGradient, DeviceLookup
 from graphbox.table.device_prefetch import DevicePrefetch
 from graphbox.table.device_rows import DeviceRows
+from graphbox.table.gradients import joined_gradient
 from graphbox.table.statistics import DeviceTableStatistics
 from graphbox.table.table import EmbeddingTable
 
@@ -93,11 +95,6 @@ class DeviceTable(DeviceRows):
         self.close()
 
     # --- What it is
-
-    @property
-    def table(self) -> EmbeddingTable:
-        """The table below, which keeps all rows."""
-        return self._table
 
     @property
     def dim(self) -> int:
@@ -251,8 +248,18 @@ class DeviceTable(DeviceRows):
 
     @property
     def local(self) -> EmbeddingTable:
-        """The table of this process that keeps the rows."""
+        """The table below, which keeps all rows."""
         return self._table
+
+    @property
+    def is_collective(self) -> bool:
+        """Never: it is a table of this process alone."""
+        return False
+
+    def learn(self, gradients: Sequence[DeviceGradient]) -> None:
+        """Apply the gradients of lookups, in their order, as one push."""
+        gradient = joined_gradient(gradients)
+        self.push_rows(gradient.slots, gradient.pushed)
 
     def lookup_keys(self, keys: Tensor, name: str) -> Tensor:
         """Return keys of a module's lookup as it is done here: int64 on the device."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from graphbox.errors import UnsupportedError
 from graphbox.table.distributed_keys import KeyExchange
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.ordered_sum import sum_of_equal
@@ -86,10 +85,6 @@ class ShardedGradient:
     keys: Tensor
     values: Tensor
     exchange: KeyExchange | None
-
-    def push(self) -> NoReturn:
-        """Refuse: all processes apply theirs together, in :meth:`ShardedTable.learn`."""
-        raise UnsupportedError("expected a TableOptimizer, whose step() applies it", where=repr(self.table))
 
     def joined(self, others: Sequence[ShardedGradient]) -> ShardedGradient:
         """Return it and others of the same table, which come after it, as one."""

@@ -124,6 +124,11 @@ class ShardedTable:
         return self._rows.local
 
     @property
+    def is_collective(self) -> bool:
+        """Always: all processes call each method together; no collective itself."""
+        return True
+
+    @property
     def dim(self) -> int:
         """Values of a row; no collective."""
         return self.local.dim

@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 
 from graphbox import _core
+from graphbox.errors import UnsupportedError
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
-from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.ordered_sum import sum_of_equal
 from graphbox.table.protocol import Table
 from graphbox.table.table import EmbeddingTable
 
-if TYPE_CHECKING:
-    from graphbox.table.distributed_lookup import ShardedGradient
-    from graphbox.table.distributed_table import ShardedTable
+GradientT = TypeVar("GradientT", bound="RowGradient")
 
 
 class RowGradient(Protocol):
@@ -36,10 +34,6 @@ class RowGradient(Protocol):
     @property
     def table(self) -> Table:
         """Table whose rows were looked up."""
-        ...
-
-    def push(self) -> None:
-        """Apply it."""
         ...
 
     def joined(self, others: Sequence[Any]) -> Self:
@@ -78,12 +72,6 @@ class Gradient:
     offsets: Int64Array | None = None
     weights: Float32Array | None = None
     divisors: Float32Array | None = None
-
-    def push(self) -> None:
-        """Apply it."""
-        self.table._table.push_bags(
-            self.rows, self.offsets, self.weights, self.divisors, self.values, self.table.threads
-        )
 
     def joined(self, others: Sequence[Gradient]) -> Gradient:
         """Return it and others of the same table, which come after it, as one."""
@@ -132,12 +120,12 @@ class Gradients:
         with self._lock:
             self._gradients = []
 
-    def push(self, sharded: Sequence[ShardedTable] = ()) -> None:
+    def push(self, collective: Sequence[Table] = ()) -> None:
         """Apply all gradients, and forget them.
 
         Args:
-            sharded: tables in several processes: they learn in this order, where there is no gradient here,
-                too.
+            collective: tables that all processes call together: they learn first, in this order, where there
+                is no gradient here, too.
 
         Raises:
             DataError: a gradient that holds NaN or infinity; its table learned nothing, nor did those that
@@ -145,22 +133,15 @@ class Gradients:
         """
         with self._lock:
             gradients, self._gradients = self._gradients, []
-        if sharded:
-            for table in sharded:
-                of_table = [each for each in gradients if each.table is table]
-                table.learn(cast("list[ShardedGradient]", sorted(of_table, key=lambda each: each.number)))
-            gradients = [each for each in gradients if not is_sharded(each.table)]
-        if len(gradients) == 1:
-            gradients[0].push()
-            return
-        for gradient in _of_tables(gradients):
-            gradient.push()
+        for table, of_table in _by_table(gradients, collective).items():
+            table.learn(of_table)
 
     def norm(self) -> float:
         """Return the Euclidean norm of all rows' gradients, those of equal keys summed."""
         with self._lock:
             gradients = list(self._gradients)
-        return math.sqrt(sum(each.square_sum() for each in _of_tables(gradients)))
+        joined = [joined_gradient(each) for each in _by_table(gradients).values()]
+        return math.sqrt(sum(each.square_sum() for each in joined))
 
     def scale(self, factor: float) -> None:
         """Multiply all gradients, whose memory may be that of tensors of the user, in memory of their own."""
@@ -168,13 +149,20 @@ class Gradients:
             self._gradients = [each.scaled(factor) for each in self._gradients]
 
 
-def _of_tables(gradients: Sequence[RowGradient]) -> Iterator[RowGradient]:
-    """Yield one gradient for each table."""
-    by_table: dict[Table, list[RowGradient]] = {}
+def joined_gradient(gradients: Sequence[GradientT]) -> GradientT:
+    """Return gradients of one table, in the order of their lookups, as one."""
+    first, *others = gradients
+    return first.joined(others) if others else first
+
+
+def _by_table(
+    gradients: Sequence[RowGradient], first: Sequence[Table] = ()
+) -> dict[Table, list[RowGradient]]:
+    """Return the gradients of each table in the order of the forward passes; those of ``first`` first."""
+    by_table: dict[Table, list[RowGradient]] = {table: [] for table in first}
     for gradient in sorted(gradients, key=lambda each: each.number):
         by_table.setdefault(gradient.table, []).append(gradient)
-    for of_table in by_table.values():
-        yield of_table[0] if len(of_table) == 1 else of_table[0].joined(of_table[1:])
+    return by_table
 
 
 _open: Final[weakref.WeakValueDictionary[int, Gradients]] = weakref.WeakValueDictionary()
@@ -183,7 +171,17 @@ _open_lock: Final = threading.Lock()
 
 
 def collect(gradient: RowGradient) -> None:
-    """Keep a gradient until the backward pass of this thread has come to its end, and apply it then."""
+    """Keep a gradient until the backward pass of this thread has come to its end, and apply it then.
+
+    Raises:
+        UnsupportedError: of a table that all processes call together, which no backward pass waits for.
+    """
+    if gradient.table.is_collective:
+        raise UnsupportedError(
+            "expected a TableOptimizer, whose step() applies gradients of a table in several processes",
+            where=repr(gradient.table),
+            hint="make TableOptimizer(model) and call its step()",
+        )
     backward_pass = torch._C._current_graph_task_id()
     with _open_lock:
         gradients = _open.get(backward_pass)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from graphbox.errors import ConflictError, UnsupportedError, UsageError
-from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.lookup import Plan, look_up
@@ -98,7 +97,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def _check_optimizer(self) -> None:
         for table in self.tables:
-            if is_sharded(table):
+            if table.is_collective:
                 raise UsageError(
                     "expected a TableOptimizer for a table in several processes: a backward pass that comes "
                     "to it in one process alone would wait for the others",
@@ -207,7 +206,7 @@ class TableEmbedding(TableModule):
 
 def warn_of_other_processes(tables: Sequence[Table]) -> None:
     """Warn of tables of this process alone where several train; for constructors of modules."""
-    if all(is_sharded(table) for table in tables):
+    if all(table.is_collective for table in tables):
         return
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         processes = torch.distributed.get_world_size()

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from graphbox.errors import ConflictError, UnsupportedError, UsageError
-from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.module import TableModule
 from graphbox.table.protocol import Table
@@ -58,7 +57,7 @@ class TableOptimizer(torch.optim.Optimizer):
         self._tables: tuple[Table, ...] = tuple(
             dict.fromkeys(table for module in found for table in module.tables)
         )
-        self._sharded = [each for each in self._tables if is_sharded(each)]
+        self._collective = [each for each in self._tables if each.is_collective]
         super().__init__([{"params": [], "lr": table.lr} for table in self._tables], {})
         self._rates = [table.lr for table in self._tables]  # of the tables when they were last compared
         for module in found:
@@ -113,7 +112,7 @@ class TableOptimizer(torch.optim.Optimizer):
                 loss = closure()
         self._agree_about_rates()
         self._undo_loss_scale()
-        self._gradients.push(self._sharded)
+        self._gradients.push(self._collective)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002 - as torch calls it
@@ -137,7 +136,7 @@ class TableOptimizer(torch.optim.Optimizer):
             UsageError: ``max_norm`` is no number above 0.
             UnsupportedError: a table in several processes.
         """
-        self._refuse_sharded("clip_grad_norm_", "give the tables clip_norm=, which is of each row")
+        self._refuse_collective("clip_grad_norm_", "give the tables clip_norm=, which is of each row")
         if not max_norm > 0 or math.isinf(max_norm):
             raise UsageError(f"expected a finite number above 0, received {max_norm!r}", where="max_norm")
         dense = [parameters] if isinstance(parameters, Tensor) else list(parameters)
@@ -161,7 +160,7 @@ class TableOptimizer(torch.optim.Optimizer):
         """Divide by what a GradScaler multiplied the loss with; gradients that overflowed are left out."""
         if not hasattr(self, "found_inf"):
             return
-        self._refuse_sharded("a GradScaler", "train in bfloat16, which needs none")
+        self._refuse_collective("a GradScaler", "train in bfloat16, which needs none")
         scale: Tensor | None = getattr(self, "grad_scale", None)
         if scale is None:
             raise UsageError(
@@ -173,12 +172,12 @@ class TableOptimizer(torch.optim.Optimizer):
         if not math.isfinite(self._gradients.norm()):
             self._gradients.drop()
 
-    def _refuse_sharded(self, what: str, hint: str) -> None:
+    def _refuse_collective(self, what: str, hint: str) -> None:
         """Refuse what each process would decide by gradients of its own."""
-        if self._sharded:
+        if self._collective:
             raise UnsupportedError(
                 f"expected tables of this process alone for {what}, received one in several processes",
-                where=repr(self._sharded[0]),
+                where=repr(self._collective[0]),
                 hint=hint,
             )
 

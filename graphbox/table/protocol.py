@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,11 @@ class Table(Protocol):
     @property
     def local(self) -> EmbeddingTable:
         """The table of this process that keeps the rows."""
+        ...
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether all processes call each method together; rows learn by a :class:`TableOptimizer` alone."""
         ...
 
     @property
@@ -58,6 +64,14 @@ class Table(Protocol):
 
     def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
         """Apply gradients, float32 [*keys.shape, dim], those of equal keys summed."""
+        ...
+
+    def learn(self, gradients: Sequence[Any]) -> None:
+        """Apply the gradients of lookups of this table, in their order, as one push.
+
+        Args:
+            gradients: see :class:`graphbox.table.gradients.RowGradient`; of a collective table maybe none.
+        """
         ...
 
     def contains(self, keys: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from graphbox.native import Int64Array
 
 if TYPE_CHECKING:
-    from graphbox.table.table import EmbeddingTable
+    from graphbox.table.protocol import Table
     from graphbox.table.tier import Prefetch
 
 BatchKeys: TypeAlias = Mapping[str, Int64Array]
@@ -41,8 +41,8 @@ class RowsAhead:
         tables: by name; those that have all their rows in memory are left alone.
     """
 
-    def __init__(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        self._tables = {name: table for name, table in tables.items() if table.path is not None}
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = {name: table.local for name, table in tables.items() if table.path is not None}
         # How many different keys there were for each key of a window: fewer, the more batches it has.
         self._different = dict.fromkeys(self._tables, 1.0)
 

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self, cast
@@ -58,6 +58,7 @@ from graphbox.table.tier import (
 if TYPE_CHECKING:
     import torch
 
+    from graphbox.table.gradients import Gradient
     from graphbox.table.key_bags import KeyBags
     from graphbox.table.lookup import RowLookup
 
@@ -439,6 +440,20 @@ class EmbeddingTable(TableRows):
     def local(self) -> Self:
         """The table of this process that keeps the rows: this one."""
         return self
+
+    @property
+    def is_collective(self) -> bool:
+        """Never: it is a table of this process alone."""
+        return False
+
+    def learn(self, gradients: Sequence[Gradient]) -> None:
+        """Apply the gradients of lookups, in their order, as one push."""
+        from graphbox.table.gradients import joined_gradient
+
+        given = joined_gradient(gradients)
+        self._table.push_bags(
+            given.rows, given.offsets, given.weights, given.divisors, given.values, self.threads
+        )
 
     def lookup_keys(self, keys: torch.Tensor, name: str) -> torch.Tensor:
         """Return keys of a module's lookup as it is done here: int64 in host memory.

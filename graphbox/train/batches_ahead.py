@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from graphbox.table import EmbeddingTable, RowsAhead
+from graphbox.table import RowsAhead, Table
 from graphbox.table.rows_ahead import BatchKeys
 
 Batch = TypeVar("Batch")
@@ -28,7 +28,7 @@ class BatchesAhead(Generic[Batch]):
         self,
         make: Callable[[int, int], Batch],
         keys: Callable[[Batch], BatchKeys],
-        tables: Mapping[str, EmbeddingTable],
+        tables: Mapping[str, Table],
     ) -> None:
         self._make = make
         self._keys = keys

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import ConflictError, FormatError, NotFoundError
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.table.manifest import read_manifest
 from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses
@@ -55,7 +55,7 @@ class Checkpoint:
     step: int
     state: Mapping[str, Any]
     dense: Mapping[str, Tensor]
-    tables: Mapping[str, EmbeddingTable]
+    tables: Mapping[str, Table]
     model: Mapping[str, Any] | None = None
 
 
@@ -138,7 +138,7 @@ class CheckpointStore:
         threads: int | None = None,
         *,
         step: int | None = None,
-        instead_of: Mapping[str, EmbeddingTable] | None = None,
+        instead_of: Mapping[str, Table] | None = None,
         whole: bool = False,
     ) -> Checkpoint | None:
         """Return the last checkpoint or that of a step, or None when there is none.
@@ -200,7 +200,7 @@ class CheckpointStore:
         return Checkpoint(int(header["step"]), header["state"], dense, tables, header.get("model"))
 
     def load_final(
-        self, threads: int | None = None, *, instead_of: Mapping[str, EmbeddingTable] | None = None
+        self, threads: int | None = None, *, instead_of: Mapping[str, Table] | None = None
     ) -> Checkpoint | None:
         """Return the state that a finished training ended in, with all rows; None: there is none.
 
@@ -254,14 +254,14 @@ def _table_folder(name: str) -> str:
     return f"{name}.table"
 
 
-def _place_beside(table: EmbeddingTable | None, step: int) -> dict[str, Any]:
+def _place_beside(table: Table | None, step: int) -> dict[str, Any]:
     """Return where the rows of a restored table go: beside those of the one it takes the place of."""
     if table is None or table.path is None:
         return {}
     name = f"{table.path.name.partition('.step-')[0]}.step-{step}"
     if name == table.path.name:  # the same step again: that of a resumed training was its best
         name += "-again"
-    return {"path": table.path.with_name(name), "memory_bytes": table.memory_bytes}
+    return {"path": table.path.with_name(name), "memory_bytes": table.local.memory_bytes}
 
 
 def _load_table(saved: Path, digest: str, hint: str, **place: Any) -> EmbeddingTable:

@@ -514,7 +514,7 @@ def _hit_rates(trainer: Trainer) -> dict[str, float]:
     for name, table in trainer.tables().items():
         if table.path is None:
             continue
-        tier = table.tier_statistics()
+        tier = table.local.tier_statistics()
         if tier.hits + tier.misses:
             rates[f"{name}_hit_rate"] = tier.hits / (tier.hits + tier.misses)
     return rates

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -22,9 +22,8 @@ from graphbox.memory import release_free_pages
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.table.arguments import Optimizer
-from graphbox.table.distributed_kind import is_sharded
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
@@ -207,7 +206,7 @@ class TrainingMemory:
         *,
         seeds: Mapping[str, int],
         **options: Any,
-    ) -> dict[str, EmbeddingTable]:
+    ) -> dict[str, Table]:
         """Return a table for each name, on SSD where tables have a budget, which they share by their rows.
 
         Args:
@@ -247,7 +246,7 @@ class TrainingMemory:
         share: float = 1.0,
         rows: int = 0,
         **options: Any,
-    ) -> EmbeddingTable:
+    ) -> Table:
         """Return a table, on SSD where tables have a budget.
 
         Args:
@@ -280,7 +279,7 @@ class TrainingMemory:
             ) from error
         return table
 
-    def near(self, tables: Mapping[str, EmbeddingTable]) -> dict[str, EmbeddingTable]:
+    def near(self, tables: Mapping[str, Table]) -> dict[str, Table]:
         """Return tables for modules: on a GPU with their rows there, which share its budget by their sizes.
 
         What was returned before for tables of these names is given up. Of a table in several processes each
@@ -294,7 +293,7 @@ class TrainingMemory:
             return dict(tables)
         known = {name: self._sizes.get(name, 1) for name in tables}
         room, total = self._table_room(), sum(known.values())
-        found: dict[str, EmbeddingTable] = {}
+        found: dict[str, Table] = {}
         for name, table in tables.items():
             budget = None if room is None else room * known[name] // total
             found[name] = self._near(name, table, budget)
@@ -322,7 +321,7 @@ class TrainingMemory:
         free, _ = torch.cuda.mem_get_info(self.device)
         return int(_SHARE_OF_FREE * free)
 
-    def _near(self, name: str, table: EmbeddingTable, budget: int | None) -> EmbeddingTable:
+    def _near(self, name: str, table: Table, budget: int | None) -> Table:
         from graphbox.table import DeviceTable
 
         self._why_below.pop(name, None)
@@ -331,7 +330,7 @@ class TrainingMemory:
             near = DeviceTable(table.local, self.device, hbm_bytes=budget)
         except (UnsupportedError, DoesNotFitError) as error:
             self._why_below[name] = error.message
-        if is_sharded(table):
+        if table.is_collective:
             refusing = self.processes.first_with(f"rows of {name} on GPUs", is_so=near is None)
             if near is not None and refusing is not None:
                 near.close()
@@ -339,9 +338,7 @@ class TrainingMemory:
         if near is None:
             return table
         self._on_device[name] = near
-        if is_sharded(table):
-            return self.processes.table(near, name)
-        return cast("EmbeddingTable", near)  # modules know it by the face that both have
+        return self.processes.table(near, name) if table.is_collective else near
 
     def clear(self) -> None:
         """Remove rows that an earlier training left: its checkpoints have them."""
@@ -354,11 +351,6 @@ def has_kernels(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-def table_below(table: Table) -> EmbeddingTable:
-    """Return what keeps the rows of a table on a GPU; any other, as one in several processes, as it is."""
-    return cast("EmbeddingTable", getattr(table, "table", table))
-
-
 _EVERYTHING = 1 << 50
 
 _SHARE_OF_FREE = 0.6
@@ -368,11 +360,11 @@ TABLE_BUFFER_BYTES = 12 << 20
 """Approximate memory of a table with rows on SSD, beside rows and index."""
 
 
-def discard_table(table: EmbeddingTable) -> None:
+def discard_table(table: Table) -> None:
     """Close a table that another one took the place of, and remove its files."""
     path = table.path
     if path is not None:
-        table.close()
+        table.local.close()
         shutil.rmtree(path)
 
 

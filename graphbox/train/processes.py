@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
 from graphbox.config.processes import refusal_of_processes
 from graphbox.errors import BackendMissingError, UsageError
-from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable
+from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable, Table
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class TrainingProcesses:
         """Let the others fail too if the block does."""
         return nullcontext() if self._group is None else self._group.failing()
 
-    def table(self, table: EmbeddingTable | DeviceTable, name: str) -> EmbeddingTable:
+    def table(self, table: EmbeddingTable | DeviceTable, name: str) -> Table:
         """Return the table of which ``table`` has the rows of this process; gradients are added up.
 
         Args:
@@ -170,9 +170,8 @@ class TrainingProcesses:
             name: what messages call it.
         """
         if self._group is None:
-            return cast("EmbeddingTable", table)
-        # Trainers know it by the face that both have.
-        return cast("EmbeddingTable", ShardedTable(table, self._group, name=name, average_gradients=False))
+            return table
+        return ShardedTable(table, self._group, name=name, average_gradients=False)
 
     @property
     def shard(self) -> tuple[int, int]:

@@ -10,11 +10,10 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.table.module import TableModule
 from graphbox.train.assignment import Assignment
 from graphbox.train.matched_weights import matched_weights
-from graphbox.train.memory import table_below
 from graphbox.train.optimization import Optimization, OptimizerSettings, averaged_values
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
@@ -95,7 +94,7 @@ class TorchTrainer(Trainer, Generic[Batch]):
         """Return the modules of the tables, by the names that checkpoints give these."""
 
     @abstractmethod
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Let the modules look rows up in other tables, of the same names."""
 
     def learnt(self, drawn: Batch) -> None:
@@ -204,11 +203,12 @@ class TorchTrainer(Trainer, Generic[Batch]):
         values = {_MODEL + name: value for name, value in self._values().items()}
         return {**values, **self._optimization.tensors(), **self.extra_state()}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
+    def tables(self) -> dict[str, Table]:
         """Return the embedding tables by name."""
-        return {name: table_below(module.tables[0]) for name, module in self.table_modules().items()}
+        tables = {name: module.tables[0] for name, module in self.table_modules().items()}
+        return {name: each if each.is_collective else each.local for name, each in tables.items()}
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Restore the state that :meth:`dense` and :meth:`tables` returned."""
         self.close()
         with torch.no_grad():

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
 from graphbox.train.transfer import CPU
@@ -115,11 +115,11 @@ class Trainer(ABC):
         """Return parameters and optimizer state by name."""
 
     @abstractmethod
-    def tables(self) -> dict[str, EmbeddingTable]:
+    def tables(self) -> Mapping[str, Table]:
         """Return the embedding tables by name."""
 
     @abstractmethod
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
 
     # ------------------------------------------------------- starting from an earlier run
@@ -158,7 +158,7 @@ class Trainer(ABC):
     def starting_rows(
         self,
         name: str,  # noqa: ARG002 - for those that keep more than tables
-        table: EmbeddingTable,  # noqa: ARG002
+        table: Table,  # noqa: ARG002
         earlier: Mapping[str, Tensor],  # noqa: ARG002
     ) -> NDArray[np.float32] | None:
         """Return the values that rows of an earlier table ended with, if they are not those in the table.

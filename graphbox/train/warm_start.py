@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
-from graphbox.table import EmbeddingTable, shard_of
+from graphbox.table import Table, shard_of
 from graphbox.table.row_copy import check_same_rows, copy_rows
 from graphbox.train.checkpoint import NODES, Checkpoint, CheckpointStore
 from graphbox.train.memory import TrainingMemory, discard_table
@@ -215,7 +215,7 @@ def _take_over(
             f"expected a model with rows of {expected}, received {_name(folder)} with {received}"
         )
     for name, table in tables.items():
-        check_same_rows(checkpoint.tables[name], table.local, name)
+        check_same_rows(checkpoint.tables[name].local, table.local, name)
     categories = {name: values.to_pylist() for name, values in earlier.categories.items()}
     dense = trainer.starting_state(checkpoint.dense, categories)
     matches = {
@@ -253,14 +253,14 @@ def _matches(ids: pa.Array, earlier: pa.Array) -> NDArray[np.int64]:
     return index
 
 
-def _value_keys(keys: RowKeys, table: EmbeddingTable) -> NDArray[np.int64]:
-    return table.keys() if keys.are_values else np.zeros(0, np.int64)
+def _value_keys(keys: RowKeys, table: Table) -> NDArray[np.int64]:
+    return table.local.keys() if keys.are_values else np.zeros(0, np.int64)
 
 
 def _copy(
-    source: EmbeddingTable,
+    source: Table,
     earlier_keys: NDArray[np.int64],
-    table: EmbeddingTable,
+    table: Table,
     keys: NDArray[np.int64],
     values: NDArray[np.float32] | None,
     processes: TrainingProcesses,
@@ -269,7 +269,7 @@ def _copy(
     own = slice(None) if processes.size == 1 else shard_of(keys, processes.size) == processes.rank
     there = source.contains(earlier_keys)
     copy_rows(
-        source,
+        source.local,
         earlier_keys[own],
         table.local,
         keys[own],

@@ -275,7 +275,7 @@ class DeviceTableContract:
             each.push(keys, bad)
         assert plain.skipped_gradients == table.skipped_gradients == 1
         table.flush()
-        assert_same_tables(table.table, plain)
+        assert_same_tables(table.local, plain)
 
     def test_budgets(self, device: torch.device) -> None:
         below = table_of()

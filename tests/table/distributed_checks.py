@@ -509,7 +509,7 @@ def rows_on_devices_in_all_or_none(group: ProcessGroup, folder: Path) -> None:
     from unittest import mock
 
     from graphbox.config import HbmConfig, MemoryConfig
-    from graphbox.train.memory import TrainingMemory, table_below
+    from graphbox.train.memory import TrainingMemory
     from graphbox.train.processes import TrainingProcesses
 
     def place(hbm_bytes: int) -> TrainingMemory:
@@ -528,7 +528,7 @@ def rows_on_devices_in_all_or_none(group: ProcessGroup, folder: Path) -> None:
         with_room = place(1 << 20)
         near = with_room.near({"users": table})["users"]
         assert "DeviceTable" in repr(near._rows)  # type: ignore[attr-defined]
-        assert table_below(near) is near
+        assert near.is_collective
         keys = np.arange(7) + group.rank
         near.push(keys, np.ones((7, DIM), np.float32))
         expected = near.pull(np.arange(10))

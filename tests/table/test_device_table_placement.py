@@ -21,6 +21,7 @@ from graphbox.table import (
     DeviceTable,
     EmbeddingTable,
     ShowClickScore,
+    Table,
     TableEmbedding,
     TableEmbeddingBag,
     TableEmbeddingBagCollection,
@@ -108,7 +109,8 @@ def test_lookups_of_modules_stay_on_the_gpu() -> None:
             gradients = [one.gradient(0, torch.ones_like(one.tensor())) for one in pulled]
             joined = gradients[0].joined(gradients[1:]).scaled(0.5)
             results.append((found, joined.square_sum()))
-            joined.push()
+            learner: Table = each
+            learner.learn([joined])
         for given, expected in zip(results[1][0], results[0][0], strict=True):
             torch.testing.assert_close(content(given), expected)
         assert results[1][1] == pytest.approx(results[0][1])

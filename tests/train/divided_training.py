@@ -16,8 +16,7 @@ from pydantic import TypeAdapter
 from graphbox.config import MemoryConfig, TaskConfig, model_kind
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph
-from graphbox.table import EmbeddingTable, ProcessGroup
-from graphbox.table.distributed_kind import is_sharded
+from graphbox.table import ProcessGroup
 from graphbox.train import GraphView, load_split
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.fit import fit_in_process
@@ -133,8 +132,8 @@ def learnt(
     for name, value in trainer.dense().items():
         found[f"dense.{name}"] = value.cpu().numpy()
     for name, table in trainer.tables().items():
-        assert is_sharded(table) == (processes.size > 1), name
-        local: EmbeddingTable = table.local
+        assert table.is_collective == (processes.size > 1), name
+        local = table.local
         keys = np.sort(local.keys())
         found[f"keys.{name}"], found[f"rows.{name}"] = keys, local.pull(keys, create=False)
     trainer.close()

@@ -33,7 +33,7 @@ from graphbox.sample.resident_lists import ResidentStatistics
 from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
 from graphbox.train.assignment import Assignment
-from graphbox.train.memory import TrainingMemory, table_below
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.optimization import Optimization
 from graphbox.train.transfer import place_of
 from graphbox.train.walks.skip_gram import SkipGramTrainer
@@ -449,7 +449,7 @@ def test_budgets_of_rows_are_divided_by_size_and_given_up(monkeypatch: pytest.Mo
     rows = {"many": 3000, "few": 1000}
     tables = place.new_tables(rows, 8, "adagrad", 0.1, seeds=dict.fromkeys(rows, 0))
     near = place.near(tables)
-    assert {name: table_below(each) for name, each in near.items()} == tables
+    assert {name: each.local for name, each in near.items()} == tables
     taken = {name: each.statistics().hbm_bytes for name, each in near.items()}  # type: ignore[attr-defined]
     assert taken["many"] <= 3 << 20
     assert taken["few"] <= 1 << 20

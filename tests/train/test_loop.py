@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphbox.errors import FormatError, GraphboxError, InterruptedRunError, NotFoundError
 from graphbox.pipeline import stop_on_signals
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.train import Selection, TrainedModel, Trainer, loop
 from graphbox.train.checkpoint import CheckpointStore
 from graphbox.train.loop import Outcome, train
@@ -75,8 +75,8 @@ class Counting(Trainer):
     def tables(self) -> dict[str, EmbeddingTable]:
         return {"rows": self.table}
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        self.count, self.table = dense["count"].clone(), tables["rows"]
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
+        self.count, self.table = dense["count"].clone(), tables["rows"].local
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         raise NotImplementedError

@@ -231,7 +231,7 @@ def test_scoring_changes_nothing_and_is_the_same_again(chunks: list[Chunk]) -> N
     trainer = trainer_of(chunks[0].view)
     list(score_then_learn(trainer, chunks[:2]))
     before = {
-        name: (len(table), table.pull(np.arange(64), create=False))
+        name: (len(table.local), table.pull(np.arange(64), create=False))
         for name, table in trainer.tables().items()
     }
     first, again = trainer.score_chunk(chunks[2]), trainer.score_chunk(chunks[2])
@@ -243,7 +243,7 @@ def test_scoring_changes_nothing_and_is_the_same_again(chunks: list[Chunk]) -> N
     assert positives == chunks[2].rows
     assert len(first.scores) - positives > 0.9 * positives
     for name, (rows, values) in before.items():
-        assert len(trainer.tables()[name]) == rows
+        assert len(trainer.tables()[name].local) == rows
         np.testing.assert_array_equal(trainer.tables()[name].pull(np.arange(64), create=False), values)
 
 

@@ -232,8 +232,8 @@ def test_rows_and_weights_are_those_of_the_earlier_model(
             known = [one for one in ids if one in set(before.ids(node_type).tolist())]
             ours = new_keys[table_name].of(node_type, after.index(node_type, known))
             theirs = old_keys[table_name].of(node_type, before.index(node_type, known))
-            expected, had = records(source, theirs)
-            found, has = records(table, ours)
+            expected, had = records(source.local, theirs)
+            found, has = records(table.local, ours)
             np.testing.assert_array_equal(has, had)
             if values is not None:
                 expected[:, : 4 * table.dim] = values[theirs].view(np.uint8)
@@ -246,9 +246,8 @@ def test_rows_and_weights_are_those_of_the_earlier_model(
             )
             taken.setdefault(node_type, set()).update(np.array(known)[had].tolist())
         if not new_keys[table_name].are_values:
-            assert len(table) <= sum(after.num_nodes(each) for each in new_keys[table_name].first) + len(
-                new_keys[table_name].names
-            )
+            live = sum(after.num_nodes(each) for each in new_keys[table_name].first)
+            assert len(table.local) <= live + len(new_keys[table_name].names)
     for node_type, counts in start.nodes.items():
         there = set(after.ids(node_type).tolist())
         assert counts.nodes == len(there)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphbox.sample.device_neighbor import DeviceSampler
     from graphbox.sample.tiered_neighbor_gpu import DevicePassSample
-    from graphbox.table.table import EmbeddingTable
+    from graphbox.table.protocol import Table
 
 _PASS_BATCHES = 256
 
@@ -45,7 +45,7 @@ def device_of_batches(graph: DeviceGraph | None, device: torch.device | str | No
     return None if graph is None and chosen.type == "cpu" else chosen
 
 
-def check_device_options(graph: DeviceGraph, tables: Mapping[str, EmbeddingTable]) -> None:
+def check_device_options(graph: DeviceGraph, tables: Mapping[str, Table]) -> None:
     """Check that loaders on a device know what is asked for.
 
     Raises:

@@ -16,7 +16,7 @@ from graphbox.sample.options import NeighborKeywords, NeighborOptions
 if TYPE_CHECKING:
     import torch
 
-    from graphbox.table.table import EmbeddingTable
+    from graphbox.table.protocol import Table
 
 
 class LoaderKeywords(NeighborKeywords, total=False):
@@ -34,7 +34,7 @@ class LoaderKeywords(NeighborKeywords, total=False):
     prefetch: int
     pass_batches: int | None
     timeout: float
-    tables: Mapping[str, EmbeddingTable] | None
+    tables: Mapping[str, Table] | None
     device: torch.device | str | None
 
 
@@ -90,7 +90,7 @@ class LoaderOptions:
     prefetch: int = 2
     pass_batches: int | None = None
     timeout: float = 0
-    tables: Mapping[str, EmbeddingTable] | None = None
+    tables: Mapping[str, Table] | None = None
     device: torch.device | str | None = None
 
 

@@ -23,7 +23,7 @@ from graphbox.graph.feature_rows import read_feature_rows
 from graphbox.graph.source import TableLike
 from graphbox.models.click_fields import ClickFields, FieldBatch, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork, ClickShape
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.train.click.rows import LogRows
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import moved
@@ -64,7 +64,7 @@ def _with_histories(config: ClickModelSection, fields: dict[str, Field], where: 
 
 
 def make_network(
-    config: ClickModelSection, fields: ClickFields, tables: Mapping[str, EmbeddingTable], labels: int
+    config: ClickModelSection, fields: ClickFields, tables: Mapping[str, Table], labels: int
 ) -> ClickNetwork:
     """Return the network of a model's section over some tables, for a number of labels."""
     shape = network_shape(config, fields, labels)

@@ -16,7 +16,7 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.fields import Lists, NumberScale, Rows, row_count
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.table.module import TableModule
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
@@ -264,7 +264,7 @@ class ClickTrainer(TorchTrainer[ClickBatch], StreamingTrainer):
         """Return the lookups of the tables by name."""
         return self.network.table_modules()
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         self.network.set_tables(tables)
         self._ahead = self._batches_ahead()

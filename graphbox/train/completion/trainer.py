@@ -22,7 +22,7 @@ from graphbox.config.models.knowledge_graph import TranslationSection
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
@@ -185,7 +185,7 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
         """Return the rows of entities and relations."""
         return {_ENTITIES: self.network.entities, _RELATIONS: self.network.relations}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, module in self.table_modules().items():
             module.set_table(tables[name])
@@ -338,14 +338,14 @@ class CompletionTrainer(TorchTrainer[_Drawn]):
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return tensor_on(array, self._device)
 
-    def _new_tables(self) -> dict[str, EmbeddingTable]:
+    def _new_tables(self) -> dict[str, Table]:
         sizes = {
             _ENTITIES: sum(self._num_nodes) * self._score.dim,
             _RELATIONS: len(self._relation_keys) * self._score.relation_dim,
         }
         return {name: self._new_table(name, share) for name, share in self._memory.shares(sizes).items()}
 
-    def _new_table(self, name: str, share: float) -> EmbeddingTable:
+    def _new_table(self, name: str, share: float) -> Table:
         config, of_entities = self._config, name == _ENTITIES
         angles = config.kind == "rotate" and not of_entities
         return self._memory.new_table(

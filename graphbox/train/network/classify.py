@@ -15,7 +15,7 @@ from graphbox.config import GraphNetworkConfig, NetworkConfig
 from graphbox.errors import UsageError
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.sampled import HeteroSample
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.train.assignment import Assignment
 from graphbox.train.class_report import class_report, deciding_figure
 from graphbox.train.distillation import Distillation
@@ -85,7 +85,7 @@ class GraphNetworkTrainer(NetworkTrainer[Batch[Tensor] | None]):
             nodes = self._seeds_of(drawn.sample).cpu().numpy()
         return {"nodes": nodes, "labels": self._split.labels[nodes]}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables, in which the loader reads ahead."""
         super().set_tables(tables)
         if self._batches is not None:

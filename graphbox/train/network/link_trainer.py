@@ -17,7 +17,7 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.sample import Batch
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.train.assignment import Assignment
 from graphbox.train.loader_batches import LoaderBatches
 from graphbox.train.network.link_batches import LinkBatch, LinkDraws, LinkLoader
@@ -118,7 +118,7 @@ class LinkTrainer(NetworkTrainer[Batch[Tensor]]):
         links = self._links_of(batch)
         return {"links": links, "candidates": self.draws.candidates(links, epoch, batch)}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables, in which the loader reads ahead."""
         super().set_tables(tables)
         self.close()

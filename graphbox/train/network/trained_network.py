@@ -33,7 +33,7 @@ from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import GraphNetwork, NetworkShape
 from graphbox.models.layer_kinds import OWN_LINEAR, LayerKind, layer_kind
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.train.import_path import import_by_path
 from graphbox.train.network.edge_data import LearntEdges
 from graphbox.train.network.feature_kinds import check_features
@@ -125,11 +125,13 @@ class RowsOfTable:
     """Rows that are in the table of a trainer."""
 
     ids: pa.Array
-    table: EmbeddingTable
+    table: Table
 
     def take(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
         """See :class:`TrainedRows`."""
-        return self.table.pull(nodes, create=False) * self.table.contains(nodes)[:, None]
+        rows: NDArray[np.float32] = np.asarray(self.table.pull(nodes, create=False))
+        rows *= np.asarray(self.table.contains(nodes))[:, None]
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

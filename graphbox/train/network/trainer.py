@@ -19,7 +19,7 @@ from graphbox.models.graph_inputs import POSITION, NodeBatch
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.sample import DeviceGraph
 from graphbox.sample.loader.options import LoaderKeywords
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.mapped_arrays import gathered
 from graphbox.train.memory import TrainingMemory
@@ -173,7 +173,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
         modules = {name: self.network.input_module(name).rows for name in self._graph.node_types}
         return {name: rows for name, rows in modules.items() if rows is not None}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, table in tables.items():
             self.network.input_module(name).set_table(table)
@@ -394,7 +394,7 @@ class NetworkTrainer(TorchTrainer[Batch]):
             return self._config.embeddings
         return [name for name, data in self._data.items() if data.sizes.is_empty]
 
-    def _new_tables(self) -> dict[str, EmbeddingTable]:
+    def _new_tables(self) -> dict[str, Table]:
         chosen = self._types_with_rows()
         for name in chosen:
             if name not in self._data:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, Table, TableEmbedding
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ModuleInputs:
     node_type: str
     target_type: str | None = None
     num_classes: int | None = None
-    _new_table: Callable[[str, TableRequest], EmbeddingTable] = field(
+    _new_table: Callable[[str, TableRequest], Table] = field(
         default=lambda _name, request: EmbeddingTable(request.dim), repr=False
     )
     _requests: dict[str, TableRequest] = field(default_factory=dict, repr=False)

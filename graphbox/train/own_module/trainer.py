@@ -25,7 +25,7 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import LinkNeighborLoader, NegativeSampling, NeighborLoader
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.import_path import import_by_path
 from graphbox.train.loader_batches import LoaderBatches
@@ -156,7 +156,7 @@ class OwnModuleTrainer(TorchTrainer[Any]):
         relations = [edge_type_text(each) for each in self._edge_types]
         return {"model": [self._config.model], "relations": relations, **features}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables, in which the loader reads ahead."""
         for name, module in self._rows.items():
             module.set_table(tables[name])

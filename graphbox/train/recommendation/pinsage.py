@@ -32,7 +32,7 @@ from graphbox.graph.schema import edge_type_text
 from graphbox.models.graph_inputs import NodeBatch, NodeInputs, input_modules
 from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import ppr_neighbors
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import hinge
@@ -307,7 +307,7 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
         """Return categories and values of slots, which rows of weights belong to."""
         return feature_categories({name: data.learnt for name, data in self._data.items()})
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, table in tables.items():
             self.network.input_module(name).set_table(table)
@@ -506,7 +506,7 @@ class PinSageTrainer(TorchTrainer[_Drawn]):
         """Return what a batch reads of each table."""
         return {name: drawn.nodes[name].numpy() for name in self.table_modules()}
 
-    def _new_tables(self) -> dict[str, EmbeddingTable]:
+    def _new_tables(self) -> dict[str, Table]:
         chosen = self._keys.num_nodes if self._config.embeddings is None else self._config.embeddings
         for name in chosen:
             if name not in self._keys.num_nodes:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.device import device_in_words
-from graphbox.table import EmbeddingTable
+from graphbox.table import Table
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer, PretrainableTrainer, Selection, Trainer
@@ -84,11 +84,11 @@ class PretrainedTrainer(Trainer):
         """Return parameters and optimizer state by name; none while the first trains."""
         return self._then.dense() if self._started else self._first.dense()
 
-    def tables(self) -> dict[str, EmbeddingTable]:
+    def tables(self) -> Mapping[str, Table]:
         """Return the embedding tables of the one that trains."""
         return self._then.tables() if self._started else self._first.tables()
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         self._started = bool(dense)
         if self._started:

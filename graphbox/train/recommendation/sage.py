@@ -27,7 +27,7 @@ from graphbox.models.features import MISSING_CATEGORY, NodeFeatures
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation
 from graphbox.sample.device_arrays import RowBlocks
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.compressed import CompressedRows
@@ -291,7 +291,7 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
         return _with_prefix(earlier, f"{_EPOCH_AVERAGE}model.") or super().final_weights(earlier)
 
     def starting_rows(
-        self, name: str, table: EmbeddingTable, earlier: Mapping[str, Tensor]
+        self, name: str, table: Table, earlier: Mapping[str, Tensor]
     ) -> NDArray[np.float32] | None:
         """Return averages over epochs plus pretrained rows, where an earlier training ended with these."""
         average, base = (earlier.get(prefix + name) for prefix in (f"{_EPOCH_AVERAGE}rows.", _BASE))
@@ -306,7 +306,7 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
         """Return the rows of each node type."""
         return self._rows
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, module in self._rows.items():
             module.set_table(tables[name])
@@ -454,7 +454,7 @@ class SageTrainer(TorchTrainer[_Drawn], PretrainableTrainer):
             codes, numbers = self._tensor(features.codes[on_host]), self._tensor(features.numbers[on_host])
         return model.input_rows(node_type, rows, codes, numbers)
 
-    def _new_tables(self, node_types: Sequence[str], scale: float) -> dict[str, EmbeddingTable]:
+    def _new_tables(self, node_types: Sequence[str], scale: float) -> dict[str, Table]:
         return self._memory.new_tables(
             {name: self._view.num_nodes(name) for name in node_types},
             self._config.dim,

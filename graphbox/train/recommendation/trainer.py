@@ -31,7 +31,7 @@ from graphbox.errors import DataError
 from graphbox.graph.live_rows import LiveRows
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
@@ -189,7 +189,7 @@ class RecommendationTrainer(TorchTrainer[_Part]):
         """Return the rows of queries and candidates."""
         return self._rows
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, module in self._rows.items():
             module.set_table(tables[name])
@@ -392,7 +392,7 @@ class RecommendationTrainer(TorchTrainer[_Part]):
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return tensor_on(array, self._device)
 
-    def _new_tables(self, sides: Sequence[str]) -> dict[str, EmbeddingTable]:
+    def _new_tables(self, sides: Sequence[str]) -> dict[str, Table]:
         config = self._config
         return self._memory.new_tables(
             dict(zip(sides, self.answers.shape, strict=False)),

@@ -24,7 +24,7 @@ from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import DeviceScores, RankingQueries, ScoreBlock, evaluate_ranking
 from graphbox.models.sequence_blocks import closest_vectors
 from graphbox.sample import permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.optimization import OptimizerSettings
@@ -188,7 +188,7 @@ class SequenceTrainer(TorchTrainer[_Part]):
         """Return the rows of items."""
         return self._rows
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, module in self._rows.items():
             module.set_table(tables[name])

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
-from graphbox.table import EmbeddingTable, TablePublisher
+from graphbox.table import EmbeddingTable, Table, TablePublisher
 from graphbox.table.publication import PublicationState
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.chunk import Chunk
@@ -137,7 +137,7 @@ class ChunkEpochs(Trainer):
         with self._clock.stage("checkpoint"):
             dropped = self._age_tables(epoch)
             parameters = self._trainer.served_parameters()
-            written = self._publisher.write(epoch, self._trainer.tables(), parameters)
+            written = self._publisher.write(epoch, self._rows(), parameters)
         self._is_open, self._learnt, self._name = False, epoch, chunk.name
         figures = {"rows": float(chunk.rows), **self._figures, **values, "published_bytes": float(written)}
         if dropped is not None:
@@ -164,17 +164,21 @@ class ChunkEpochs(Trainer):
             raise RuntimeError("has_epoch comes first")
         return self._chunk
 
+    def _rows(self) -> dict[str, EmbeddingTable]:
+        """Return what keeps the rows of the model's tables."""
+        return {name: table.local for name, table in self._trainer.tables().items()}
+
     # Checkpoints
 
     def before_checkpoint(self) -> None:
         """In the midst of a chunk: write what has changed for serving so far."""
         if self._is_open and self._chunk is not None:
-            self._publisher.write_part(self._chunk.number, self._trainer.tables())
+            self._publisher.write_part(self._chunk.number, self._rows())
 
     def after_checkpoint(self) -> None:
         """Tell readers of the version that belongs to the checkpoint."""
         if self._publisher.state.is_whole and self._learnt >= 0:
-            self._publisher.publish(self._name, self._trainer.tables(), self._trainer.served_parameters())
+            self._publisher.publish(self._name, self._rows(), self._trainer.served_parameters())
 
     def dense(self) -> dict[str, Tensor]:
         """Return the model's parameters and where the stream is."""
@@ -189,11 +193,11 @@ class ChunkEpochs(Trainer):
         own = {STREAM_STATE: from_numpy(text), _SCORES: self._running.tensor()}
         return {**self._trainer.dense(), **own}
 
-    def tables(self) -> dict[str, EmbeddingTable]:
+    def tables(self) -> Mapping[str, Table]:
         """Return the model's tables."""
         return self._trainer.tables()
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Take up what :meth:`dense` and :meth:`tables` returned, and tell readers what they may not know."""
         self._trainer.restore(
             {name: value for name, value in dense.items() if name not in (STREAM_STATE, _SCORES)}, tables
@@ -203,7 +207,7 @@ class ChunkEpochs(Trainer):
         self._figures = state["figures"]
         self._running = RunningScores.of_tensor(dense[_SCORES])
         self._publisher.state = PublicationState(*state["publication"])
-        self._publisher.resume(self._trainer.tables())
+        self._publisher.resume(self._rows())
         self._log.rewind(self._learnt + 1)
         self.after_checkpoint()
 

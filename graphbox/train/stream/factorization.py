@@ -25,7 +25,7 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.sample import permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.losses import bpr, info_nce
 from graphbox.train.optimization import OptimizerSettings
@@ -247,7 +247,7 @@ class StreamingFactorization(TorchTrainer[_Drawn], StreamingTrainer):
         """Return the rows of queries and candidates."""
         return self._rows
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in other tables."""
         for name, module in self._rows.items():
             module.set_table(tables[name])
@@ -280,13 +280,13 @@ class StreamingFactorization(TorchTrainer[_Drawn], StreamingTrainer):
             target=target.numpy(),
         )
 
-    def _sides(self) -> tuple[EmbeddingTable, EmbeddingTable]:
+    def _sides(self) -> tuple[Table, Table]:
         """Return the tables of queries and of candidates, which are one where they are of one type."""
         tables = self.tables()
         queries = tables[_QUERIES]
         return queries, tables.get(_TARGETS, queries)
 
-    def _new_table(self, number: int) -> EmbeddingTable:
+    def _new_table(self, number: int) -> Table:
         config = self._config
         return EmbeddingTable(
             config.dim - (config.popularity > 0),

@@ -75,8 +75,9 @@ def forget_in_stream(
         publisher = TablePublisher(serving, values=values, base_every=base_every)
         if state["learnt"] >= 0:
             parameters = trainer.served_parameters()
-            publisher.write(state["learnt"], checkpoint.tables, parameters)
-            publisher.publish(state["name"], checkpoint.tables, parameters)
+            rows = {name: table.local for name, table in checkpoint.tables.items()}
+            publisher.write(state["learnt"], rows, parameters)
+            publisher.publish(state["name"], rows, parameters)
         state["publication"] = astuple(publisher.state)
         text = np.frombuffer(json.dumps(state).encode(), np.uint8).copy()
         dense = {**checkpoint.dense, STREAM_STATE: torch.from_numpy(text)}

@@ -18,7 +18,7 @@ from graphbox.graph.schema import EdgeType
 from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import permutation
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
@@ -204,9 +204,9 @@ class StreamingWalks(StreamingTrainer):
         first = {name: place for place, name in enumerate(self._types)}
         return dict.fromkeys(self._tables, RowKeys.of_nodes(first, len(self._types)))
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._tables, self._inner = dict(tables), None
+        self._tables, self._inner = {name: table.local for name, table in tables.items()}, None
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the embeddings of the nodes of all types that walks visit."""

@@ -18,7 +18,7 @@ from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import binary_report
 from graphbox.models.temporal import PairInputs, TemporalLinkScorer
 from graphbox.native import seed_number
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, Table, TableEmbedding
 from graphbox.train.assignment import Assignment
 from graphbox.train.losses import sigmoid
 from graphbox.train.optimization import OptimizerSettings
@@ -99,7 +99,7 @@ class TemporalTrainer(TorchTrainer[_Drawn], StreamingTrainer):
         )
         self._epoch = -1
         self._events_so_far = self._new_memory()
-        table = None
+        table: Table | None = None
         if config.row_dim:
             table = EmbeddingTable(
                 config.row_dim,
@@ -229,7 +229,7 @@ class TemporalTrainer(TorchTrainer[_Drawn], StreamingTrainer):
         """Return the lookup of rows, if there is a table."""
         return {} if self.network.rows is None else {_ROWS: self.network.rows}
 
-    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+    def set_tables(self, tables: Mapping[str, Table]) -> None:
         """Look rows up in another table."""
         if _ROWS in tables:
             self.network.set_table(tables[_ROWS])

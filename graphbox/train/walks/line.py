@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphbox.config import LineConfig
 from graphbox.errors import UsageError
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.trained import TrainedModel
@@ -101,7 +101,7 @@ class LineTrainer(EmbeddingTrainer):
             for table, keys in trainer.row_keys().items()
         }
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Take up the state that :meth:`tables` returned."""
         for name, trainer in self._orders.items():
             own = {

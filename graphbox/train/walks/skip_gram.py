@@ -20,7 +20,7 @@ from graphbox.sample import NegativeSampler, keep_probability
 from graphbox.skip_gram.group_size import batches_of_group
 from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.walkers import WalkBatches
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, Table
 from graphbox.train.assignment import Assignment
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.row_keys import RowKeys
@@ -217,9 +217,9 @@ class SkipGramTrainer(EmbeddingTrainer):
         keys = RowKeys.of_nodes({name: self._source.keys.start(name) for name in self._source.types})
         return dict.fromkeys(self._tables, keys)
 
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._take_up(tables)
+        self._take_up({name: table.local for name, table in tables.items()})
 
     def embeddings(self) -> dict[str, NDArray[np.float32]]:
         """Return the embeddings of the node types that walks visit: float32 [nodes, dim] each."""
@@ -307,7 +307,7 @@ class SkipGramTrainer(EmbeddingTrainer):
     def _new_table(self, name: str) -> EmbeddingTable:
         # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
         context = name == _CONTEXT
-        return self._memory.new_table(
+        table = self._memory.new_table(
             f"{self._place}{name}",
             self._dim,
             "rowwise_adagrad",
@@ -318,6 +318,7 @@ class SkipGramTrainer(EmbeddingTrainer):
             seed=self._seed + context,
             threads=self._threads,
         )
+        return table.local
 
 
 def row_budget(memory: TrainingMemory, device: torch.device | None) -> int | None:
