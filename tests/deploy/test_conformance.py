@@ -110,7 +110,7 @@ def test_an_adapter_of_another_package_passes(install: Any) -> None:
     "name",
     [
         "openvino",
-        pytest.param("iree", marks=pytest.mark.stress),
+        pytest.param("iree", marks=(pytest.mark.stress, pytest.mark.timeout(1200))),
         pytest.param("aotinductor", marks=(pytest.mark.stress, pytest.mark.timeout(3600))),  # 60 compilations
     ],
 )
