@@ -13,7 +13,7 @@ from graphbox.config import load_config
 from tests.cli.conftest import Call
 
 # No setting of a model, so that its defaults are those of the code.
-NAMED = {"kind", "task", "train_on"}
+NAMED = {"kind", "task", "train_on", "validate_first"}
 
 
 def write(path: Path, header: str, rows: list[str]) -> None:
