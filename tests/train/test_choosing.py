@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from graphbox.config import (
 from graphbox.errors import FormatError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import NextSplit, fit, load_outcome, make_split
+from graphbox.train.choosing import choose
 from graphbox.train.choosing.choose import Measured, settle, settled_earlier
 from graphbox.train.choosing.facts import facts_of
 from graphbox.train.choosing.proposals import propose
@@ -142,20 +143,21 @@ class TestSearch:
             settled.trials
         )
 
-    def test_a_pruned_trial_never_wins(self, tmp_path: Path) -> None:
+    def test_a_pruned_trial_never_wins(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         rules: list[MedianRule | None] = []
+        clock = SimpleNamespace(monotonic=lambda: float(len(rules)))  # a trial takes a second
+        monkeypatch.setattr(choose, "time", clock)
         bench = Bench()
 
         def train(section: ModelSection, place: Path, is_over: Any, rule: MedianRule | None) -> Measured:
             rules.append(rule)
-            time.sleep(0.02)
             found = bench(section, place, is_over, rule)
             curve = ((0.5, found.cost),)
             if rule is not None and rule.exceeded([(share, 9.0) for share in (0.3, 0.4, 0.5)]) is not None:
                 return Measured("accuracy", 5.0, -5.0, 1, 1, 6.0, curve)  # the best figure of all
             return replace(found, curve=curve)
 
-        config = self.CONFIG.model_copy(update={"tune": 0.5})
+        config = self.CONFIG.model_copy(update={"tune": 20.0})
         settled = settle(config, FACTS, tmp_path, train, seed=0, compares=True)
         states = [each["state"] for each in settled.trials]
         suggested = sum(each["source"] == "suggested" for each in settled.trials)
