@@ -585,10 +585,8 @@ def _items(value: Any) -> list[Any]:
 
 def _labels(task: Any) -> list[Any]:
     """Return the labels of a task: what stands there, be it a name or not."""
-    return [
-        _mapping({"": each}, "").get("label")
-        for each in (task, *_items(_mapping({"": task}, "").get("also")))
-    ]
+    given = _mapping({"": task}, "")
+    return [_mapping({"": each}, "").get("label") for each in (given, *_items(given.get("also")))]
 
 
 def _edge(value: Any) -> Edge | None:
