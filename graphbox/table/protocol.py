@@ -32,7 +32,7 @@ class Table(Protocol):
 
     @property
     def is_collective(self) -> bool:
-        """Whether all processes call each method together; rows learn by a :class:`TableOptimizer` alone."""
+        """True: all processes call each method together, and rows learn by a :class:`TableOptimizer`."""
         ...
 
     @property
