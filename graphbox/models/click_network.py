@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
+from graphbox.models.dropout import Dropout
 from graphbox.table import EmbeddingTable, Table, TableEmbeddingBag
 from graphbox.table.module import TableModule
 
@@ -142,6 +143,6 @@ def feed_forward(inputs: int, hidden: Sequence[int], dropout: float) -> nn.Seque
     """Return layers with rectifiers and dropout between them, from ``inputs`` to ``hidden[-1]`` numbers."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [nn.Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
         inputs = width
     return nn.Sequential(*layers)
