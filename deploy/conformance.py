@@ -27,6 +27,7 @@ from graphbox.deploy.conformance_models import (
     OPERATORS,
     OperatorCase,
     gather_model,
+    reshape_model,
     sum_model,
 )
 from graphbox.deploy.conformance_report import CaseResult, ConformanceReport
@@ -129,6 +130,7 @@ def cases(adapter: Adapter, cycles: int = 1000) -> Iterator[tuple[str, Check]]:
         ("refuses a wrong size", _refused(lambda x: {"x": x[:, :-1]})),
         ("refuses a negative position", _refused_positions(-1, -5, -(2**31))),
         ("refuses a position beyond the rows", _refused_positions(5, 2**31 - 1, 2**62)),
+        ("an inference that fails raises, each time", _failing),
         ("passes NaN and infinity on", _not_finite),
         ("accepts strided feeds", _strided),
         ("writes into out", _out),
@@ -257,6 +259,24 @@ def _expect(
     except expected:
         return
     raise FailedCaseError(f"expected a refusal, received {result}")
+
+
+def _failing(adapter: Adapter, device: Device) -> None:
+    """Check that no answer of an earlier call is returned for one that failed, and that sound calls go on."""
+    x = _values()
+
+    def answer(program: CheckedProgram, *shape: int) -> npt.NDArray[Any]:
+        return program.run({"x": x, "shape": np.array(shape, np.int64)})["result"]
+
+    for threads in (1, 2):
+        with compile_model(adapter, reshape_model(), device, Options(threads=threads)) as program:
+            for _ in range(2):
+                _compare(answer(program, 2, 6), x.reshape(2, 6), 0, "a sound shape")
+                for _ in range(2):
+                    _expect(GraphboxError, lambda: answer(program, 5, 6))
+    with _open_sum(adapter, device) as program:
+        for values in (x, x + 1):
+            _compare(program.run({"x": values})["result"], values + values, 0, "another model after it")
 
 
 def _not_finite(adapter: Adapter, device: Device) -> None:

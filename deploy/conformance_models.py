@@ -86,6 +86,15 @@ def gather_model(dtype: npt.DTypeLike = np.int64) -> bytes:
     return _model(nodes, {"rows": _float(2), "positions": (np.dtype(dtype).type, ())}, np.float32, (2,))
 
 
+def reshape_model() -> bytes:
+    """Return ``result = reshape(x, shape)`` for x float32 [n, 3] and a shape of two sizes, int64 [2]."""
+    return write_onnx(
+        [Node("Reshape", ["x", "shape"], ["result"])],
+        {"x": (np.float32, ["n", 3]), "shape": (np.int64, [2])},
+        {"result": (np.float32, ["rows", "columns"])},
+    )
+
+
 def _model(
     nodes: Sequence[Node],
     inputs: Mapping[str, Tail],

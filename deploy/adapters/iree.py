@@ -87,7 +87,7 @@ class IreeProgram:
             opened = _Opened(self._path)
         try:
             values = opened.call([feeds[tensor.name] for tensor in self.inputs])
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, IndexError) as error:  # IndexError: a size beyond a buffer
             raise InvalidRequestError(
                 f"IREE refused the feeds: {' '.join(str(error).split())[:600]}"
             ) from error

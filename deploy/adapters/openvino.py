@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import functools
 import io
-import queue
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from graphbox.errors import BackendMissingError, FormatError, InvalidRequestErro
 _COMPILED = "model.blob"
 _TELEMETRY = "openvino_telemetry"
 _THREADS = "INFERENCE_NUM_THREADS"
+_STREAMS = "NUM_STREAMS"
 _SUPPORTED = "SUPPORTED_PROPERTIES"
 _PRECISION_OF = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 
@@ -43,17 +44,29 @@ _PROVEN: set[str] = set()
 
 
 class OpenVinoProgram:
-    """A compiled model with a pool of requests; ``run`` is thread-safe."""
+    """A compiled model; ``run`` is thread-safe: the model has one stream, so calls wait for each other.
+
+    After an inference that failed the plugin keeps what it computed last: the next one with inputs of the
+    same shapes returns it, without an error. So the model is imported anew before the next call.
+    """
 
     def __init__(self, package: Package) -> None:
         openvino = _openvino()
         folder = package.folder
         assert folder is not None  # noqa: S101 - this adapter builds ahead
         core, plugin = _core(), _plugin(package.device)
-        with _refusals():
-            settings = _settings(core, plugin, package.options)
-            self._compiled: Any = core.import_model((folder / _COMPILED).read_bytes(), plugin, settings)
-        self._requests: queue.LifoQueue[Any] = queue.LifoQueue()
+        # It stays open, since a package that no process opened for days is removed.
+        self._file = (folder / _COMPILED).open("rb")
+        settings = _settings(core, plugin, package.options)
+        self._import = functools.partial(_imported, core, plugin, self._file, settings)
+        try:
+            with _refusals():
+                self._compiled: Any = self._import()
+        except BaseException:
+            self._file.close()
+            raise
+        self._request: Any = self._compiled.create_infer_request()
+        self._lock = threading.Lock()
         summary = inspect_onnx(package.model, "the model")
         self.inputs: Sequence[TensorSpec] = summary.input_tensors
         self.outputs: Sequence[TensorSpec] = summary.output_tensors
@@ -62,43 +75,37 @@ class OpenVinoProgram:
     def _found(self, package: Package, wanted: str, version: str) -> Effective:
         computed = self._compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
         precision = _PRECISION_OF.get(computed, computed)
-        counts_threads = _THREADS in self._compiled.get_property(_SUPPORTED)
         return {
             "provider": f"{_plugin(package.device)} plugin",
             "device": package.device.name,
             # Integer products are in the model itself, and what is not one is in `precision`.
             "precision": wanted if precision == "float32" and wanted != "float64" else precision,
-            "threads": int(self._compiled.get_property(_THREADS)) if counts_threads else 0,
+            "threads": _threads(self._compiled),
             "fallback_nodes": [],  # the model is compiled for one plugin, not for HETERO
             "runtime": f"openvino {version}",
         }
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the model; see `graphbox.deploy.protocol.Program.run`."""
-        with self._request() as request, _refusals(InvalidRequestError):
-            values = request.infer({name: np.ascontiguousarray(array) for name, array in feeds.items()})
+        arrays = {name: np.ascontiguousarray(array) for name, array in feeds.items()}
+        with self._lock, _refusals(InvalidRequestError):
+            if self._request is None:
+                self._compiled = self._import()
+                self._request = self._compiled.create_infer_request()
+            request, self._request = self._request, None
+            values = request.infer(arrays)
+            self._request = request
             found = {}
             for port, tensor in zip(self._compiled.outputs, self.outputs, strict=True):
                 # A copy: the request keeps its arrays for the next call.
                 found[tensor.name] = written(values[port].copy(), tensor.name, out)
             return found
 
-    @contextmanager
-    def _request(self) -> Iterator[Any]:
-        """Lend a request to one call: a request runs one at a time."""
-        try:
-            request = self._requests.get_nowait()
-        except queue.Empty:
-            request = self._compiled.create_infer_request()
-        try:
-            yield request
-        finally:
-            self._requests.put(request)
-
     def close(self) -> None:
         """Drop the model."""
-        self._requests = queue.LifoQueue()
-        self._compiled = None
+        with self._lock:
+            self._request = self._compiled = None
+            self._file.close()
 
 
 class OpenVino:
@@ -206,11 +213,36 @@ def _settings(core: Any, plugin: str, options: Options) -> dict[str, Any]:
     wanted = {
         "INFERENCE_PRECISION_HINT": "f32",
         _THREADS: options.threads,
-        "NUM_STREAMS": 1,
+        _STREAMS: 1,
         "PERFORMANCE_HINT": "LATENCY",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else products with int8 weights are computed in int8
     }
     return {key: value for key, value in wanted.items() if key in known}
+
+
+def _imported(core: Any, plugin: str, file: BinaryIO, settings: dict[str, Any]) -> Any:
+    """Return a model that was compiled ahead, so that an inference that fails raises an error.
+
+    The CPU plugin runs the inferences of one stream of one thread in a queue that drops their errors and
+    keeps the one that failed: the caller would get the answer before, and the next inference of any model in
+    the process would run the failed one again, even after its model was freed. Without streams one thread is
+    used, too, and it is the caller's.
+    """
+    file.seek(0)
+    blob = file.read()
+    if settings.get(_THREADS) == 1:
+        return core.import_model(blob, plugin, {**settings, _STREAMS: 0})
+    compiled = core.import_model(blob, plugin, settings)
+    if _THREADS in settings and _threads(compiled) == 1:  # of several that were asked for
+        return core.import_model(blob, plugin, {**settings, _STREAMS: 0})
+    return compiled
+
+
+def _threads(compiled: Any) -> int:
+    """Return the threads of one inference; 0: the plugin has none to count."""
+    if _THREADS not in compiled.get_property(_SUPPORTED):
+        return 0
+    return int(compiled.get_property(_THREADS)) or 1  # 0: there are no streams, and the caller's is used
 
 
 def _compiled(model: bytes, device: Device, options: Options) -> Any:

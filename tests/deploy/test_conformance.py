@@ -71,6 +71,16 @@ class Wrong(OnnxRuntime):
                         result[name] = buffer
                 return result
             program.run = shared
+        if FAULT == "answers anyway":
+            last = {{}}
+            def answered(feeds, out=None):
+                try:
+                    last.update(run(feeds, out))
+                except InvalidRequestError:
+                    if not last:
+                        raise
+                return dict(last)
+            program.run = answered
         if FAULT == "leaks":
             LEAK.append(np.ones(1 << 20, np.uint8))
         return program
@@ -88,6 +98,7 @@ FOUND_BY = {
     "imprecise": "operator Gemm",
     "cleans": "passes NaN and infinity on",
     "ignores out": "writes into out",
+    "answers anyway": "an inference that fails raises, each time",
     "leaks": "300 programs leave no memory behind",
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from graphbox.deploy import Options, choose
-from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
+from graphbox.deploy.conformance_models import OPERATORS, gather_model, reshape_model, sum_model
 from graphbox.deploy.packages import prepared
 from tests.server.server_process import wait_until
 
@@ -94,6 +94,7 @@ def add_conformance_models(repository: Path) -> None:
     """Add the models of the conformance kit to a repository, for the Python backend."""
     models = {operator.name: (operator.model(), 1) for operator in OPERATORS}
     models |= {"sum": (sum_model(), 1), "sum in 2 threads": (sum_model(), 2)}
+    models |= {f"reshape in {threads} threads": (reshape_model(), threads) for threads in (1, 2)}
     models |= {f"gather {dtype}": (gather_model(dtype), 1) for dtype in ("int32", "int64")}
     for name, (model, threads) in models.items():
         folder, ignored = folder_of(model, "python", threads), shutil.ignore_patterns("package.json")
