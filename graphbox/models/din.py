@@ -97,7 +97,7 @@ class AttentionUnit(nn.Module):
             events: float32 [rows, events, dim]; zeros are no event.
             target: float32 [rows, dim].
         """
-        if not self.training or events.device.type != "cpu":
+        if not self.training or waits_for_counts(events):
             weights: Tensor = self(events, target)
             return (weights * events).sum(dim=1)
         flat = events.reshape(-1, events.shape[2])
@@ -132,6 +132,11 @@ class AttentionUnit(nn.Module):
         # As a matrix, which is what compression finds in an exported network.
         weights: Tensor = self.layers(pairs.reshape(-1, pairs.shape[2]))
         return weights.reshape(-1, events.shape[1], 1)
+
+
+def waits_for_counts(events: Tensor) -> bool:
+    """Return whether the host would wait for the number of events that are there."""
+    return events.is_cuda
 
 
 class _PReLU(torch.autograd.Function):

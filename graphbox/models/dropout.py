@@ -24,13 +24,19 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
     """
     if not training or not share:
         return values
-    if values.device.type != "cpu":
+    if is_one_kernel(values):
         return functional.dropout(values, share)
     left_out = min(round(share * _STEPS), _STEPS - 1)
-    draws = torch.empty(-(-values.numel() // _LANES), dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty(-(-values.numel() // _LANES), dtype=torch.int64, device=values.device)
+    draws.random_(-(2**63), None)
     lanes = draws.view(torch.int16)[: values.numel()].view(values.shape)
     kept = (lanes >= left_out - _STEPS // 2).to(values.dtype)
     return values * kept.mul_(_STEPS / (_STEPS - left_out))
+
+
+def is_one_kernel(values: Tensor) -> bool:
+    """Return whether torch draws and multiplies in one kernel where the values are."""
+    return values.is_cuda
 
 
 class Dropout(nn.Module):

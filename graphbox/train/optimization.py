@@ -150,7 +150,7 @@ class Optimization:
                 [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
                 lr=settings.learning_rate,
                 # One pass over a parameter instead of eight, the same for any number of threads.
-                fused=all(each.device.type == "cpu" for parameters, _ in groups for each in parameters),
+                fused=True,
             )
         self._average = RunningAverage(settings.average_decay)
         self._rows: TableOptimizer | None = None
