@@ -126,7 +126,7 @@ def show_pushes(bench: GpuBench, rows: int) -> None:
     with_hub = skewed.clone()
     with_hub[::10] = 0
     for name in OPTIMIZERS:
-        config = EmbeddingTable(DIM, optimizer=name)._native.optimizer
+        config = EmbeddingTable(DIM, optimizer=name)._current.optimizer
         optimizer = DeviceOptimizer(config)
         state = optimizer.initial_state(rows, DIM, bench.device)
         for slots, kind in (

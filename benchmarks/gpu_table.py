@@ -119,7 +119,7 @@ def table_on(bench: GpuBench, rows: int, resident: int) -> DeviceTable:
     below.reserve(rows)
     for keys in torch.arange(rows).split(BATCH_ROWS):  # type: ignore[no-untyped-call]
         below.pull(keys)
-    form = form_of(below, DeviceOptimizer(below._table.optimizer))
+    form = form_of(below, DeviceOptimizer(below._current.optimizer))
     return DeviceTable(below, bench.device, hbm_bytes=bytes_for(form, resident))
 
 

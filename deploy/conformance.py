@@ -146,10 +146,7 @@ def cases(adapter: Adapter, cycles: int = 1000) -> Iterator[tuple[str, Check]]:
 def _operator_check(case: OperatorCase) -> Check:
     def check(adapter: Adapter, device: Device) -> None:
         random, model = np.random.default_rng(0), case.model()
-        support = adapter.supports(model, device)
-        if not support.supported:
-            _expect(UnsupportedError, lambda: compile_model(adapter, model, device, Options()))
-            raise RefusedCaseError(support.reason or "it gives no reason")
+        _needs(adapter, model, device)
         with compile_model(adapter, model, device, Options()) as program:
             tolerance = _TOLERANCE.get(program.effective["precision"], _LOWER_PRECISION_TOLERANCE)
             for batch in _BATCHES:
@@ -157,6 +154,14 @@ def _operator_check(case: OperatorCase) -> Check:
                 _compare(program.run(feeds)["result"], case.answer(feeds), tolerance, f"batch {batch}")
 
     return check
+
+
+def _needs(adapter: Adapter, model: bytes, device: Device) -> None:
+    """Let a case be refused where the adapter supports its model neither in words nor in deed."""
+    support = adapter.supports(model, device)
+    if not support.supported:
+        _expect(UnsupportedError, lambda: compile_model(adapter, model, device, Options()))
+        raise RefusedCaseError(support.reason or "it gives no reason")
 
 
 def _compare(received: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: float, what: str) -> None:
@@ -264,6 +269,7 @@ def _expect(
 def _failing(adapter: Adapter, device: Device) -> None:
     """Check that no answer of an earlier call is returned for one that failed, and that sound calls go on."""
     x = _values()
+    _needs(adapter, reshape_model(), device)
 
     def answer(program: CheckedProgram, *shape: int) -> npt.NDArray[Any]:
         return program.run({"x": x, "shape": np.array(shape, np.int64)})["result"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import io
+import mmap
 import sys
 import tempfile
 import threading
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -55,16 +56,13 @@ class OpenVinoProgram:
         folder = package.folder
         assert folder is not None  # noqa: S101 - this adapter builds ahead
         core, plugin = _core(), _plugin(package.device)
-        # It stays open, since a package that no process opened for days is removed.
-        self._file = (folder / _COMPILED).open("rb")
-        settings = _settings(core, plugin, package.options)
-        self._import = functools.partial(_imported, core, plugin, self._file, settings)
-        try:
-            with _refusals():
-                self._compiled: Any = self._import()
-        except BaseException:
-            self._file.close()
-            raise
+        with (folder / _COMPILED).open("rb") as file:
+            # Mapped as long as it may be needed: a package that no process opened for days is removed.
+            blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with _refusals():
+            settings = _settings(core, plugin, package.options)
+            self._import: Any = functools.partial(_imported, core, plugin, blob, settings)
+            self._compiled: Any = self._import()
         self._request: Any = self._compiled.create_infer_request()
         self._lock = threading.Lock()
         summary = inspect_onnx(package.model, "the model")
@@ -104,8 +102,7 @@ class OpenVinoProgram:
     def close(self) -> None:
         """Drop the model."""
         with self._lock:
-            self._request = self._compiled = None
-            self._file.close()
+            self._request = self._compiled = self._import = None
 
 
 class OpenVino:
@@ -220,7 +217,7 @@ def _settings(core: Any, plugin: str, options: Options) -> dict[str, Any]:
     return {key: value for key, value in wanted.items() if key in known}
 
 
-def _imported(core: Any, plugin: str, file: BinaryIO, settings: dict[str, Any]) -> Any:
+def _imported(core: Any, plugin: str, mapped: mmap.mmap, settings: dict[str, Any]) -> Any:
     """Return a model that was compiled ahead, so that an inference that fails raises an error.
 
     The CPU plugin runs the inferences of one stream of one thread in a queue that drops their errors and
@@ -228,8 +225,7 @@ def _imported(core: Any, plugin: str, file: BinaryIO, settings: dict[str, Any]) 
     the process would run the failed one again, even after its model was freed. Without streams one thread is
     used, too, and it is the caller's.
     """
-    file.seek(0)
-    blob = file.read()
+    blob = mapped[:]
     if settings.get(_THREADS) == 1:
         return core.import_model(blob, plugin, {**settings, _STREAMS: 0})
     compiled = core.import_model(blob, plugin, settings)

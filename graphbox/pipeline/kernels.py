@@ -174,7 +174,7 @@ def _gather(device: torch.device, sizes: _Sizes, where: Place) -> KernelShare:
 
 def _push(device: torch.device, sizes: _Sizes) -> KernelShare:
     table = EmbeddingTable(_DIM, optimizer="rowwise_adagrad")
-    optimizer = DeviceOptimizer(table._native.optimizer)
+    optimizer = DeviceOptimizer(table._current.optimizer)
     values = torch.rand(sizes.rows, _DIM, device=device)
     state = optimizer.initial_state(sizes.rows, _DIM, device)
     slots = torch.randperm(sizes.rows, device=device)[: sizes.rows // 2]

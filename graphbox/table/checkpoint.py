@@ -84,9 +84,9 @@ def _save_in_chain(
             manifest, changes = write_checkpoint(wanted)
         # First: changes that come in two deltas do no harm, and those that come in none do.
         table._chains[name] = manifest.after()
-        table._table.confirm_changes(CHAINS[name])
+        table._current.confirm_changes(CHAINS[name])
     except BaseException:
-        table._table.restore_changes(CHAINS[name])
+        table._current.restore_changes(CHAINS[name])
         raise
     return manifest, changes
 
@@ -249,21 +249,21 @@ def _load(
     table = make_table(table_type, manifests[-1], folders[-1], threads=threads, **budget)
     try:
         if shard[1] == 1:
-            table._table.reserve(manifests[0].rows)
+            table._current.reserve(manifests[0].rows)
         for folder, manifest in zip(folders, manifests, strict=True):
             is_delta = manifest.kind == "delta"
             parts = native_parts(folder, manifest)
-            table._table.load_checkpoint(str(folder), parts, is_delta, shard, table.threads)
-            table._table.add_policy_state(read_policy_state(folder, manifest), shard)
+            table._current.load_checkpoint(str(folder), parts, is_delta, shard, table.threads)
+            table._current.add_policy_state(read_policy_state(folder, manifest), shard)
         if table.path is not None:
             table.flush()
     except BaseException:
         if table._folder is not None:
-            table._folder.discard(table._table)
+            table._folder.discard(table._current)
         raise
     if manifests[0].kind == "base" and shard[1] == 1:
-        table._table.track_changes(CHAINS["training"])
+        table._current.track_changes(CHAINS["training"])
         table._chains["training"] = manifests[-1].after()
     if shard[1] == 1:
-        table._saved = SavedRows(str(folders[-1].absolute()), manifests[-1].digest, table._table.changes)
+        table._saved = SavedRows(str(folders[-1].absolute()), manifests[-1].digest, table._current.changes)
     return table

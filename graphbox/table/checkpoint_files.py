@@ -72,7 +72,7 @@ def write_checkpoint(wanted: CheckpointOf) -> tuple[Manifest, int]:
     Returns:
         Its manifest, and the table's count of changes at that moment.
     """
-    written = wanted.table._native.write_checkpoint(
+    written = wanted.table._current.write_checkpoint(
         str(wanted.folder),
         CONTENTS[wanted.contents],
         wanted.chain_number,

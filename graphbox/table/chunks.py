@@ -22,7 +22,7 @@ def _scanned(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Arra
     """Go through the rows of memory in their order."""
     next_row = 0
     while True:
-        keys, rows, next_row = table._table.scan(next_row, chunk_rows)
+        keys, rows, next_row = table._current.scan(next_row, chunk_rows)
         if len(keys) == 0:
             return
         yield keys, rows
@@ -30,7 +30,7 @@ def _scanned(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Arra
 
 def _listed(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
     """Go through the keys there are now: rows on SSD and in memory change places meanwhile."""
-    scan = _core.table_key_scan(table._native)
+    scan = _core.table_key_scan(table._current)
     while len(keys := scan.next(chunk_rows)) > 0:
         rows = table.pull(keys, create=False)
         there = table.contains(keys)  # after the pull: a key that was erased before it is not given

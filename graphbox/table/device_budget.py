@@ -24,7 +24,7 @@ _STAGED_SHARE: Final = 8
 def form_of(table: EmbeddingTable, optimizer: DeviceOptimizer) -> RowForm:
     """Return what the rows of a table hold on a device."""
     dtype, state = optimizer.dtype, optimizer.state_columns(table.dim)
-    rest_bytes = _core.table_record_bytes(table._below) - dtype.itemsize * table.dim
+    rest_bytes = _core.table_record_bytes(table._native) - dtype.itemsize * table.dim
     return RowForm(table.dim, dtype, state, rest_bytes // 4 - state)
 
 

@@ -67,7 +67,7 @@ class DeviceRows:
             )
         if table._upper is not None:
             raise ConflictError("the table has a DeviceTable already", where="table", hint="close() that one")
-        native = table._below
+        native = table._native
         self._table = table
         dtype = torch.float32 if table.dtype == "float32" else torch.float16
         self._optimizer = DeviceOptimizer(native.optimizer, dtype, seed=table.seed)
@@ -149,7 +149,7 @@ class DeviceRows:
             with on_device(self.device):
                 if self._last_event is not None:
                     self._last_event.wait()
-                self._let_go(self._table._below.changes)
+                self._let_go(self._table._native.changes)
                 if self._last_event is not None:
                     self._last_event.record()
 
@@ -180,7 +180,7 @@ class DeviceRows:
 
     def _notice_changes(self) -> None:
         """Let go of all rows where others changed the table below."""
-        changes = self._table._below.changes
+        changes = self._table._native.changes
         if changes == self._seen_changes:
             return
         if self._rows.changed:
@@ -255,7 +255,7 @@ class DeviceRows:
         self._table._look_at_clock()
         counts_positions = self._table.policies.admission is not None
         keys = missing.keys.cpu().numpy() if counts_positions else missing.in_host
-        _core.table_admit(self._table._below, keys, is_pull, self._table.threads)
+        _core.table_admit(self._table._native, keys, is_pull, self._table.threads)
 
     def _bring(self, missing: MissingRows, slots: Tensor) -> np.ndarray[Any, Any] | None:
         """Bring rows to the device, and write their slots.
@@ -264,7 +264,7 @@ class DeviceRows:
             Which of the different keys have a row, bool; None where there is no room for all of these at
             once beside what the running operation uses: then nothing has changed.
         """
-        has_row = self._table._below.contains(missing.in_host, self._table.threads)
+        has_row = self._table._native.contains(missing.in_host, self._table.threads)
         with_row = torch.from_numpy(np.flatnonzero(has_row)).to(self.device)
         if not self._make_room(len(with_row), before=self._rows.now):
             return None
@@ -272,7 +272,7 @@ class DeviceRows:
         placed = []
         for begin in range(0, len(keys), self._staging.rows):
             part = slice(begin, begin + self._staging.rows)
-            records, _ = self._staging.read(self._table._below, in_host[part], self._table.threads)
+            records, _ = self._staging.read(self._table._native, in_host[part], self._table.threads)
             placed.append(self._rows.place(keys[part], records))
         self._moved.read += len(keys)
         if placed:
@@ -286,7 +286,7 @@ class DeviceRows:
         parts = [torch.empty(0, self._form.dim, device=self.device)]
         for begin in range(0, len(keys), self._staging.rows):
             part = keys[begin : begin + self._staging.rows]
-            records, _ = self._staging.read(self._table._below, part, self._table.threads)
+            records, _ = self._staging.read(self._table._native, part, self._table.threads)
             parts.append(self._form.part(records, 0).float())
         return torch.cat(parts)
 
@@ -309,9 +309,9 @@ class DeviceRows:
     def _write(self, slots: Tensor) -> None:
         """Write rows to the table below, at most as many as there is staging for."""
         keys = self._rows.records(slots, self._staging.on_device[: len(slots)])
-        in_host = self._staging.write(self._table._below, keys, self._table.threads)
+        in_host = self._staging.write(self._table._native, keys, self._table.threads)
         self._rows.keep(slots)
-        self._seen_changes = self._table._below.changes
+        self._seen_changes = self._table._native.changes
         self._moved.written += len(slots)
         if self._reading is not None:
             self._reading.written.append(in_host)
@@ -334,7 +334,7 @@ class DeviceRows:
         wrong = torch.nonzero(~is_finite).squeeze(1)
         if len(wrong) == 0:  # of keys: an empty bag has a gradient, too
             return None
-        if not self._table._below.skip_nonfinite:
+        if not self._table._native.skip_nonfinite:
             first = int(wrong[0])
             gradient = first if pushed.gradient_of is None else int(pushed.gradient_of[first])
             raise DataError(
@@ -424,7 +424,7 @@ class DeviceRows:
                 reading = self._begin_reading(in_host[part])
                 try:
                     records, has_row = self._ahead_staging.read(
-                        self._table._below, in_host[part], self._table.threads
+                        self._table._native, in_host[part], self._table.threads
                     )
                     came = self._land(absent[part], records, has_row, reading)
                 finally:

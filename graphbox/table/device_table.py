@@ -318,8 +318,8 @@ class DeviceTable(DeviceRows):
         tensor = key_tensor(keys, "keys", self.device).reshape(-1)
         with self._turn():
             self._leave(tensor)
-            erased = self._table._below.erase(tensor.cpu().numpy())
-            self._seen_changes = self._table._below.changes
+            erased = self._table._native.erase(tensor.cpu().numpy())
+            self._seen_changes = self._table._native.changes
             return erased
 
     def assign(self, keys: Any, rows: Any) -> None:
@@ -329,7 +329,7 @@ class DeviceTable(DeviceRows):
             self.write_back()
             self._leave(tensor.reshape(-1))
             self._table.assign(tensor, rows)
-            self._seen_changes = self._table._below.changes
+            self._seen_changes = self._table._native.changes
 
     def shrink(self) -> ShrinkReport:
         """Drop rows as :meth:`EmbeddingTable.shrink` does."""
@@ -338,11 +338,11 @@ class DeviceTable(DeviceRows):
             report = self._table.shrink()
             keys = self._rows.keys()
             for part in (
-                torch.split(keys, 1 << 22) if self._table._below.changes != self._seen_changes else ()
+                torch.split(keys, 1 << 22) if self._table._native.changes != self._seen_changes else ()
             ):
                 is_there = torch.from_numpy(self._table.contains(part.cpu().numpy())).to(self.device)
                 self._leave(part[~is_there])
-            self._seen_changes = self._table._below.changes
+            self._seen_changes = self._table._native.changes
             return report
 
     def contains(self, keys: Any) -> Tensor:

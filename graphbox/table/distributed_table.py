@@ -374,7 +374,7 @@ class ShardedTable:
 
     @property
     def _counts_shows(self) -> bool:
-        return self.local.policies.score is not None or self.local._below.optimizer.mean_gradient
+        return self.local.policies.score is not None or self.local._native.optimizer.mean_gradient
 
     def _own_counts(self, shape: tuple[int, ...], shows: Any, clicks: Any) -> Tensor | None:
         """Return what the table counts of each key beside its gradient: float32 [keys, 1 or 2], or None."""
@@ -393,7 +393,7 @@ class ShardedTable:
         refused = None
         is_finite = torch.isfinite(whole.values).all(dim=1)
         if not bool(is_finite.all()):
-            if self.local._below.skip_nonfinite:
+            if self.local._native.skip_nonfinite:
                 self._skipped += int((~is_finite).sum())
                 whole = whole.take(is_finite)
             else:

@@ -37,7 +37,7 @@ def _needed_bytes(dim: int, optimizer: Optimizer, rows: int, batch_rows: int, bu
     with TemporaryDirectory(prefix="graphbox-table-") as folder:
         table = EmbeddingTable(dim, optimizer, 0.1, path=folder, memory_bytes=budget_bytes)
         try:
-            needed_bytes: int = table._native.least_memory_bytes(rows, batch_rows)
+            needed_bytes: int = table._current.least_memory_bytes(rows, batch_rows)
         finally:
             table.close()
     return needed_bytes

@@ -69,9 +69,9 @@ class Lookup:
         table, keys = self.table, self.keys.numpy()
         values = new_rows(len(keys) if self.bags is None else len(self.bags), table.dim)
         if self.bags is None:
-            rows = table._table.pull_rows(keys, values, create, table.threads)
+            rows = table._current.pull_rows(keys, values, create, table.threads)
         else:
-            rows = table._table.pull_bags(keys, *self.bags.arrays(), values, create, table.threads)
+            rows = table._current.pull_bags(keys, *self.bags.arrays(), values, create, table.threads)
         return PulledLookup(self, values, rows)
 
 

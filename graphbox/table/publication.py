@@ -155,7 +155,7 @@ class TablePublisher:
             return
         for name, table in tables.items():
             # Nothing has changed since: the tables are those that the last checkpoint of the chain was of.
-            table._native.track_changes(CHAINS["serving"])
+            table._current.track_changes(CHAINS["serving"])
             table._chains["serving"] = places[name]
 
     def write_part(self, number: int, tables: Mapping[str, EmbeddingTable]) -> None:

@@ -65,7 +65,7 @@ def check_reference(tables: Sequence[EmbeddingTable], state: object) -> None:
 
 
 def _reference(table: EmbeddingTable) -> _Reference:
-    changes, saved = table._table.changes, table._saved
+    changes, saved = table._current.changes, table._saved
     is_saved = saved is not None and saved.changes == changes
     return _Reference(
         table.dim,

@@ -30,7 +30,7 @@ def check_same_rows(source: EmbeddingTable, target: EmbeddingTable, name: str) -
         if expected != received:
             named = f"rows of length {expected}" if what == "dim" else f"rows with {what} {expected}"
             raise UsageError(f"expected {named} in the table `{name}`, received {what} {received}")
-    if _core.table_record_bytes(source._table) != _core.table_record_bytes(target._table):
+    if _core.table_record_bytes(source._current) != _core.table_record_bytes(target._current):
         raise UsageError(f"expected rows with the same policies in the table `{name}`, received others")
 
 
@@ -56,20 +56,20 @@ def copy_rows(
     Raises:
         DoesNotFitError: the rows exceed the budget of ``target``; earlier blocks are copied.
     """
-    record_bytes = _core.table_record_bytes(target._table)
+    record_bytes = _core.table_record_bytes(target._current)
     block = max(1, _BLOCK_BYTES // record_bytes)
     copied = np.zeros(len(keys), np.bool_)
     for begin in range(0, len(keys), block):
         part = slice(begin, begin + block)
         records = np.empty((len(keys[part]), record_bytes), np.uint8)
         has_row = _core.table_read_records(
-            source._table, np.ascontiguousarray(source_keys[part]), records, source.threads
+            source._current, np.ascontiguousarray(source_keys[part]), records, source.threads
         )
         if values is not None:
             new = np.ascontiguousarray(values[part], dtype=np.float32)
             records[:, : 4 * target.dim] = new.view(np.uint8)
         chosen, records = keys[part][has_row], records[has_row]
         target.pull(chosen)  # which makes rows for them
-        _core.table_write_records(target._table, chosen, records, target.threads)
+        _core.table_write_records(target._current, chosen, records, target.threads)
         copied[part] = has_row
     return copied

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 import numpy as np
@@ -52,6 +54,25 @@ class TierAbove(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ClosedTable:
+    """Why a native table can no longer be used.
+
+    Attributes:
+        folder: of its rows.
+        message: of the error that each use raises.
+        hint: a remedy.
+    """
+
+    folder: Path
+    message: str = "the table is closed"
+    hint: str = "open it again with EmbeddingTable.open"
+
+    def error(self) -> UsageError:
+        """Return the error that a use of the table raises."""
+        return UsageError(self.message, where=str(self.folder), hint=self.hint)
+
+
 class TableRows:
     """The rows of a native table: :class:`EmbeddingTable` says where they are kept besides memory.
 
@@ -65,48 +86,64 @@ class TableRows:
     def __init__(
         self, native: _core.Table, policies: TablePolicies, clock: Callable[[], float], threads: int
     ) -> None:
-        self._below = native
+        self._held: _core.Table | ClosedTable = native
         self._upper: TierAbove | None = None
         self._policies = policies
         self._clock = clock
         self._threads = threads
 
     def __len__(self) -> int:
-        return len(self._below)
+        return len(self._native)
 
     @property
-    def _table(self) -> _core.Table:
-        """The native table, to look at its rows: what a tier above changed of them is written back first.
+    def _native(self) -> _core.Table:
+        """The native table, for what has nothing to do with the contents of rows.
 
-        What no row's contents have to do with is asked of ``_below``.
+        It is to be said anew in each call of the core, and kept in no variable: :meth:`EmbeddingTable.close`
+        does not give its memory back while anything keeps it, say, after Ctrl-C in a notebook, a variable of
+        the interrupted call in the traceback that the notebook remembers.
+
+        Raises:
+            UsageError: the table was closed, or belongs to the process that this one was forked from.
+        """
+        if isinstance(self._held, ClosedTable):
+            raise self._held.error()
+        return self._held
+
+    @property
+    def _current(self) -> _core.Table:
+        """The native table, for the contents of rows: what a tier above changed is written back first.
+
+        Raises:
+            UsageError: see :attr:`_native`.
         """
         if self._upper is not None:
             self._upper.write_back()
-        return self._below
+        return self._native
 
     @property
     def dim(self) -> int:
         """Values of a row."""
-        return self._below.dim
+        return self._native.dim
 
     @property
     def optimizer(self) -> str:
         """Name of the optimizer."""
-        return self._below.optimizer.name
+        return self._native.optimizer.name
 
     @property
     def dtype(self) -> str:
         """Type of the stored values: ``float32`` or ``float16``."""
-        return self._below.dtype
+        return self._native.dtype
 
     @property
     def lr(self) -> float:
         """Learning rate, as float32 holds it."""
-        return self._below.lr
+        return self._native.lr
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._below.lr = nonnegative(value, "lr")
+        self._native.lr = nonnegative(value, "lr")
 
     @property
     def threads(self) -> int:
@@ -120,17 +157,17 @@ class TableRows:
     @property
     def seed(self) -> int:
         """Seed of the initial values."""
-        return self._below.seed
+        return self._native.seed
 
     @property
     def nbytes(self) -> int:
         """Memory of rows and index in bytes."""
-        return self._below.nbytes
+        return self._native.nbytes
 
     @property
     def memory_bytes(self) -> int | None:
         """The most memory the table may take, or None."""
-        budget = self._below.memory_bytes
+        budget = self._native.memory_bytes
         return None if budget == NO_BUDGET else budget
 
     @memory_bytes.setter
@@ -140,12 +177,12 @@ class TableRows:
         Refused with DoesNotFitError where a table without a folder already takes more, or where there would
         be no room for the index and some rows.
         """
-        self._below.memory_bytes = budget_bytes(value)
+        self._native.memory_bytes = budget_bytes(value)
 
     @property
     def skipped_gradients(self) -> int:
         """Number of gradients in this process's pushes left out for NaN or infinity."""
-        return self._below.skipped_gradients
+        return self._native.skipped_gradients
 
     @property
     def policies(self) -> TablePolicies:
@@ -155,7 +192,7 @@ class TableRows:
     @property
     def policy_events(self) -> PolicyEvents:
         """Counts of policy events in this process."""
-        events = self._below.policy_events()
+        events = self._native.policy_events()
         return PolicyEvents(
             events.admitted_keys,
             events.refused_pulls,
@@ -167,7 +204,7 @@ class TableRows:
     @property
     def passes(self) -> int:
         """Number of passes that have ended."""
-        return self._below.passes
+        return self._native.passes
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -185,7 +222,7 @@ class TableRows:
             UsageError: no number of rows.
             DoesNotFitError: the index would leave no room for rows within ``memory_bytes``.
         """
-        self._below.reserve(integer(rows, "rows", 0, _MOST_ROWS))
+        self._native.reserve(integer(rows, "rows", 0, _MOST_ROWS))
 
     @overload
     def pull(
@@ -221,9 +258,9 @@ class TableRows:
         if create:
             self._look_at_clock()
         if out is None:
-            return like(self._table.pull(array.reshape(-1), create, self._threads).reshape(shape), keys)
+            return like(self._current.pull(array.reshape(-1), create, self._threads).reshape(shape), keys)
         rows = writable_rows(out, "out", shape)
-        self._table.pull_into(array.reshape(-1), rows, create, self._threads)
+        self._current.pull_into(array.reshape(-1), rows, create, self._threads)
         return out
 
     @overload
@@ -253,7 +290,7 @@ class TableRows:
         else:
             rows, result = writable_rows(out, "out", shape), out
         self._look_at_clock()
-        pulled = self._table.pull_rows(array.reshape(-1), rows, True, self._threads)
+        pulled = self._current.pull_rows(array.reshape(-1), rows, True, self._threads)
         return result, Slots(self, array.shape, pulled)
 
     def push_slots(self, slots: Slots, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
@@ -275,7 +312,7 @@ class TableRows:
         gradients = float32_rows(grads, "grads", (*slots.shape, self.dim))
         counts = self._counts(shows, clicks, slots.shape)
         self._look_at_clock()
-        self._table.push_rows(slots._rows, gradients, self._threads, *counts)
+        self._current.push_rows(slots._rows, gradients, self._threads, *counts)
 
     def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
         """Apply gradients; those of equal keys are summed (or averaged) first, in their order.
@@ -300,7 +337,7 @@ class TableRows:
         gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
         counts = self._counts(shows, clicks, array.shape)
         self._look_at_clock()
-        self._table.push(array.reshape(-1), gradients, self._threads, *counts)
+        self._current.push(array.reshape(-1), gradients, self._threads, *counts)
 
     def _counts(self, shows: Any, clicks: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         """Return shows and clicks of a push as the core takes them."""
@@ -311,7 +348,7 @@ class TableRows:
 
     def _check_counted(self, shows: Any, clicks: Any) -> None:
         """Refuse shows and clicks that nothing counts."""
-        if shows is not None and self._policies.score is None and not self._below.optimizer.mean_gradient:
+        if shows is not None and self._policies.score is None and not self._native.optimizer.mean_gradient:
             raise UsageError(
                 "expected a table with score or mean_gradient, which use shows; this one has neither",
                 where="shows",
@@ -352,21 +389,21 @@ class TableRows:
         for begin in range(0, len(flat), part_rows):
             part = slice(begin, begin + part_rows)
             self._look_at_clock()
-            self._table.assign(
+            self._current.assign(
                 flat[part], np.ascontiguousarray(values[part], dtype=np.float32), self._threads
             )
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Return whether each key has a row: bool [*keys.shape]."""
         array = integer_array(keys, "keys", dimensions=None)
-        return self._below.contains(array.reshape(-1), self._threads).reshape(array.shape)
+        return self._native.contains(array.reshape(-1), self._threads).reshape(array.shape)
 
     def erase(self, keys: Any) -> int:
         """Forget keys, their rows and their state; return how many had a row.
 
         A key that comes back starts anew. Later keys get the memory of those that were erased.
         """
-        return self._table.erase(integer_array(keys, "keys", dimensions=None).reshape(-1))
+        return self._current.erase(integer_array(keys, "keys", dimensions=None).reshape(-1))
 
     def end_pass(self) -> None:
         """Say that a pass over the data has ended: what was shown and clicked so far counts less from now on.
@@ -374,7 +411,7 @@ class TableRows:
         Takes no time: rows are told by the pass that last saw them. See ``expiry``, ``score`` and
         ``admission``.
         """
-        self._below.end_pass()
+        self._native.end_pass()
 
     def shrink(self) -> ShrinkReport:
         """Drop rows that have expired or are of low score, and say what was dropped and why.
@@ -383,7 +420,7 @@ class TableRows:
         ``expiry`` and ``score`` stays as it is.
         """
         self._look_at_clock()
-        counts = self._table.shrink(self._threads)
+        counts = self._current.shrink(self._threads)
         return ShrinkReport(
             counts.examined,
             counts.unseen_passes,
@@ -399,7 +436,7 @@ class TableRows:
             UsageError: keys that are no integers, or a table without ``score`` and ``expiry``.
         """
         array = integer_array(keys, "keys", dimensions=None)
-        columns = self._table.counters(array.reshape(-1), self._threads)
+        columns = self._current.counters(array.reshape(-1), self._threads)
         return RowCounters(*(column.reshape(array.shape) for column in columns))
 
     def _look_at_clock(self) -> int:
@@ -407,9 +444,9 @@ class TableRows:
         if not self._policies.has_counters:
             return 0
         seconds = clock_seconds(self._clock())
-        self._below.set_time(seconds)
+        self._native.set_time(seconds)
         return seconds
 
     def keys(self) -> Int64Array:
         """Return all keys, int64 [len]: in the order they came unless some were erased or are on SSD."""
-        return self._below.keys()
+        return self._native.keys()

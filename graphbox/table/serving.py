@@ -183,9 +183,9 @@ class ServingTable:
 
     def _take_up(self, folder: Path, manifest: Manifest) -> None:
         source = make_table(EmbeddingTable, manifest, folder)
-        records = source._table.part_records(CONTENTS[manifest.contents])
+        records = source._current.part_records(CONTENTS[manifest.contents])
         parts = native_parts(folder, manifest)
-        self._rows._table.apply_values(str(folder), parts, records, self._rows.threads)
+        self._rows._current.apply_values(str(folder), parts, records, self._rows.threads)
         self._place = None if manifest.kind == "full" else manifest.after()
 
 
@@ -199,13 +199,13 @@ def _empty_rows(
 ) -> TableRows:
     """Return rows without optimizer state, whose initial values are those of the base's table."""
     source = make_table(EmbeddingTable, base, folder)
-    optimizer = EmbeddingTable(source.dim, "sgd")._table.optimizer  # which has no state
+    optimizer = EmbeddingTable(source.dim, "sgd")._current.optimizer  # which has no state
     policies = TablePolicies()
     native = _core.Table(
         source.dim,
         dtype=chosen(dtype, "dtype", ServingValues),
         optimizer=optimizer,
-        init_scale=source._table.init_scale if unknown == "initial" else 0.0,
+        init_scale=source._current.init_scale if unknown == "initial" else 0.0,
         seed=source.seed,
         memory_bytes=budget_bytes(memory_bytes),
         skip_nonfinite=False,

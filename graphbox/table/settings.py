@@ -23,15 +23,15 @@ POLICY_STATE: Final = "policy_state"
 
 def table_settings(table: EmbeddingTable) -> dict[str, Any]:
     """Return the arguments that make a table like this one, as JSON keeps them."""
-    optimizer = table._native.optimizer
+    optimizer = table._current.optimizer
     lowest, highest = optimizer.bounds
     return {
-        "dim": table._native.dim,
-        "dtype": table._native.dtype,
+        "dim": table._current.dim,
+        "dtype": table._current.dtype,
         "optimizer": optimizer.name,
-        "lr": table._native.lr,
+        "lr": table._current.lr,
         "eps": optimizer.eps,
-        "init_scale": table._native.init_scale,
+        "init_scale": table._current.init_scale,
         "initial_accumulator": optimizer.initial_accumulator,
         "betas": list(optimizer.betas),
         "beta": optimizer.beta,
@@ -43,8 +43,8 @@ def table_settings(table: EmbeddingTable) -> dict[str, Any]:
         "clip_norm": _finite_or_none(optimizer.clip_norm),
         "clip_value": _finite_or_none(optimizer.clip_value),
         "mean_gradient": optimizer.mean_gradient,
-        "nonfinite": "skip" if table._native.skip_nonfinite else "refuse",
-        "seed": table._native.seed,
+        "nonfinite": "skip" if table._current.skip_nonfinite else "refuse",
+        "seed": table._current.seed,
         "policies": table.policies.to_document(),
     }
 

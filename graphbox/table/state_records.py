@@ -96,7 +96,7 @@ class StateRecords:
         is_whole = (
             not self._numbers or len(self._numbers) >= _MOST_RECORDS or self._changed_bytes > self._all_bytes
         )
-        state = table._native.take_state(is_whole)
+        state = table._current.take_state(is_whole)
         if state is None and settings == self._settings:
             return self._numbers
         earlier = () if is_whole else self._numbers
@@ -111,14 +111,14 @@ class StateRecords:
 
     def confirm(self, table: EmbeddingTable) -> None:
         """Remove records that the catalogue names no more."""
-        table._native.confirm_state()
+        table._current.confirm_state()
         for number in self._present() - set(self._numbers):
             self._file(number).unlink(missing_ok=True)
 
     def restore(self, table: EmbeddingTable) -> None:
         """Begin anew with the next record, for the last one does not count."""
         self._numbers = ()
-        table._native.restore_state()
+        table._current.restore_state()
 
     def _write(self, number: int, settings: dict[str, Any], earlier: tuple[int, ...], state: bytes) -> None:
         text = json.dumps(

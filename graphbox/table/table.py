@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, Self, cast
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from graphbox import _core
 from graphbox.errors import UsageError
@@ -41,12 +41,11 @@ from graphbox.table.policy import (
     ShowClickScore,
     TablePolicies,
 )
-from graphbox.table.rows import TableRows
+from graphbox.table.rows import ClosedTable, TableRows
 from graphbox.table.settings import check_same_settings, table_arguments, table_settings
 from graphbox.table.statistics import TableStatistics
 from graphbox.table.tier import (
     OWNED_TABLES,
-    ClosedTable,
     Prefetch,
     Recovery,
     TableFolder,
@@ -213,8 +212,8 @@ class EmbeddingTable(TableRows):
             self._live_in(Path(path))
 
     def __repr__(self) -> str:
-        if isinstance(self._below, ClosedTable):
-            return f"EmbeddingTable(closed, path={str(self._below.folder)!r})"
+        if isinstance(self._held, ClosedTable):
+            return f"EmbeddingTable(closed, path={str(self._held.folder)!r})"
         place = "" if self.path is None else f", path={str(self.path)!r}"
         return (
             f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, "
@@ -305,13 +304,13 @@ class EmbeddingTable(TableRows):
             return
         with folder.closing:
             folder.stop_prefetches()
-            # One that was interrupted is gone on with; one that another thread has done is not done again.
-            if not isinstance(self._below, ClosedTable):
+            # An interrupted one is resumed; one that another thread has done is not done again.
+            if not isinstance(self._held, ClosedTable):
                 if self._upper is not None:
                     self._upper.close()
                 self.flush()
-                folder.leaving = self._below
-                self._below = cast("_core.Table", ClosedTable(folder.path))
+                folder.leaving = self._native
+                self._held = ClosedTable(folder.path)
             folder.close()
             self._folder = None
 
@@ -375,7 +374,7 @@ class EmbeddingTable(TableRows):
             GraphboxError: the system refuses to write.
         """
         folder = self._tiered("purge", "erased rows are gone at once")
-        rewritten = _core.table_purge(self._native)
+        rewritten = _core.table_purge(self._current)
         folder.flush(self, table_settings(self))
         return rewritten
 
@@ -388,7 +387,7 @@ class EmbeddingTable(TableRows):
                 folder.attach(self, FolderContents(settings))
                 self._own(folder)
             except BaseException:
-                folder.discard(self._below)
+                folder.discard(self._native)
                 raise
         else:
             folder, contents = TableFolder.opened(path)
@@ -407,25 +406,14 @@ class EmbeddingTable(TableRows):
     def _leave_to_parent(self) -> None:
         """Do without the folder: this process was forked from the one that has it open."""
         if self._folder is not None:
-            self._below = cast("_core.Table", left_to_parent(self._below, self._folder))
+            self._held = left_to_parent(self._held, self._folder)
             self._folder = self._upper = None
-
-    @property
-    def _native(self) -> _core.Table:
-        """The native table, to be said anew in each call of the core, and kept in no variable.
-
-        Its memory is not given back by :meth:`close` while anything keeps this: say, after Ctrl-C in a
-        notebook, a variable of the interrupted call in the traceback that the notebook remembers.
-        """
-        if isinstance(self._below, ClosedTable):
-            raise self._below.error()  # which functions of the core could not say
-        return self._table
 
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
         """Return the folder of a table that is open."""
         folder = self._folder
-        if isinstance(self._below, ClosedTable):
-            raise self._below.error()
+        if isinstance(self._held, ClosedTable):
+            raise self._held.error()
         if folder is None:
             raise UsageError(
                 f"{operation}() is for a table with rows on SSD, this one has no folder",
@@ -451,7 +439,7 @@ class EmbeddingTable(TableRows):
         from graphbox.table.gradients import joined_gradient
 
         given = joined_gradient(gradients)
-        self._table.push_bags(
+        self._current.push_bags(
             given.rows, given.offsets, given.weights, given.divisors, given.values, self.threads
         )
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from graphbox import _core
 from graphbox.durable import flush_to_disk
@@ -33,6 +33,7 @@ from graphbox.table.catalogue_contents import (
     ListedSegment,
 )
 from graphbox.table.manifest import MANIFEST
+from graphbox.table.rows import ClosedTable
 from graphbox.table.state_records import StateDamage, StateRecords
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Prefetch:
     def start(self, table: EmbeddingTable) -> None:
         """Begin. Where that is interrupted, :meth:`join` knows whether the thread will use the table."""
         thread = threading.Thread(target=self._run, name="graphbox-prefetch", daemon=True)
-        self._tables.append(table._below)
+        self._tables.append(table._native)
         thread.start()
 
     def __repr__(self) -> str:
@@ -330,16 +331,16 @@ class TableFolder:
     def attach(self, table: EmbeddingTable, contents: FolderContents) -> None:
         """Let the table keep rows here, and give it those that are here. Where that fails, :meth:`let_go`."""
         settings = json.dumps(contents.settings, default=float)
-        _core.table_attach_tier(table._native, str(self.path / "segments"), settings, self._lock.descriptor)
+        _core.table_attach_tier(table._current, str(self.path / "segments"), settings, self._lock.descriptor)
         # At once: an index that grows is there twice.
         rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
-        table._native.reserve(rows)
+        table._current.reserve(rows)
         for state in contents.policy_states:
             if state:  # of a record of settings alone there is none
-                table._native.add_policy_state(state, (0, 1))
+                table._current.add_policy_state(state, (0, 1))
         for segment in contents.segments:
-            _core.table_restore_segment(table._native, segment.sequence, segment.live)
-        removed = _core.table_opened(table._native)
+            _core.table_restore_segment(table._current, segment.sequence, segment.live)
+        removed = _core.table_opened(table._current)
         self.recovery = replace(self.recovery, removed_files=removed)
         if removed:
             _logger.info("%s: removed %d files that were never flushed", self.path, removed)
@@ -349,11 +350,11 @@ class TableFolder:
         """Make the folder hold the table as it is now."""
         with self._flushing:
             self._refuse_if_closed()
-            segments = [ListedSegment(*segment) for segment in _core.table_flush(table._native)]
+            segments = [ListedSegment(*segment) for segment in _core.table_flush(table._current)]
             try:
                 numbers = self._records.write(table, settings)
                 self._catalogue.write(CatalogueContents(segments, numbers))
-                _core.table_flushed(table._native)
+                _core.table_flushed(table._current)
                 self._records.confirm(table)
             except BaseException:
                 self._records.restore(table)
@@ -394,7 +395,7 @@ class TableFolder:
 
         Now, not when the last traceback with the table in it is gone.
         """
-        self.leaving = table._native
+        self.leaving = table._current
         self.close()
 
     def discard(self, table: _core.Table) -> None:
@@ -405,36 +406,6 @@ class TableFolder:
             shutil.rmtree(self.path / name, ignore_errors=True)
         self.close()
         (self.path / "lock").unlink(missing_ok=True)
-
-
-class ClosedTable:
-    """Stand-in for the native table after :meth:`EmbeddingTable.close`: any use of it raises an error.
-
-    Args:
-        path: the folder.
-        reason: why the table cannot be used, and a remedy.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        reason: tuple[str, str] = ("the table is closed", "open it again with EmbeddingTable.open"),
-    ) -> None:
-        vars(self).update(folder=path, _reason=reason)
-
-    def __getattr__(self, name: str) -> Any:
-        raise self.error()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise self.error()
-
-    def error(self) -> UsageError:
-        """Return what a use of the table raises."""
-        message, hint = self._reason
-        return UsageError(message, where=str(self.folder), hint=hint)
-
-    def __len__(self) -> int:
-        return cast("int", self.rows)
 
 
 class _OwnedTables:
@@ -463,10 +434,8 @@ def left_to_parent(native: Any, folder: TableFolder) -> ClosedTable:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object((native, folder)))
     return ClosedTable(
         folder.path,
-        (
-            "the table was opened by the process that this one was forked from, and is left to it",
-            "use it there; or flush it and close it before forking, or start processes by `spawn`",
-        ),
+        "the table was opened by the process that this one was forked from, and is left to it",
+        "use it there; or flush it and close it before forking, or start processes by `spawn`",
     )
 
 
@@ -556,6 +525,6 @@ def _set_aside(catalogue: Path) -> None:
 
 def statistics_of(table: EmbeddingTable) -> TierStatistics:
     """Return the figures of a table's tier."""
-    figures = _core.table_tier_figures(table._below)
+    figures = _core.table_tier_figures(table._native)
     live, rows = figures.pop("live_segment_rows"), figures.pop("segment_rows")
     return TierStatistics(**figures, live_share=live / rows if rows else 1.0)

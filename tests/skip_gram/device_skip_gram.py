@@ -100,8 +100,8 @@ class Learning:
             plan.native,
             (self.window, None, self.dynamic_window, self.keep),
             self.sampler().native,
-            tables["center"]._native,
-            contexts._native,
+            tables["center"]._current,
+            contexts._current,
             self.keys,
             self.negatives,
             3.0,
@@ -153,7 +153,7 @@ class Learning:
 def records(table: EmbeddingTable, keys: int) -> np.ndarray:
     """Values and state of all rows."""
     rows = np.empty((keys, table.dim + 1), np.float32)
-    _core.table_read_records(table._native, np.arange(keys), rows.view(np.uint8), 1)
+    _core.table_read_records(table._current, np.arange(keys), rows.view(np.uint8), 1)
     return rows
 
 

@@ -30,7 +30,7 @@ class Both:
         self, device: torch.device, dim: int, optimizer: Any, dtype: Any = "float32", **settings: Any
     ):
         self.table = EmbeddingTable(dim=dim, optimizer=optimizer, lr=0.1, seed=7, dtype=dtype, **settings)
-        self.optimizer = DeviceOptimizer(self.table._table.optimizer, DTYPES[dtype], seed=7)
+        self.optimizer = DeviceOptimizer(self.table._current.optimizer, DTYPES[dtype], seed=7)
         self.values = torch.from_numpy(self.table.pull(KEYS)).to(device, DTYPES[dtype])
         self.state = self.optimizer.initial_state(len(KEYS), dim, device)
 
@@ -55,9 +55,9 @@ class Both:
         )
 
     def assert_same(self) -> None:
-        record_bytes = _core.table_record_bytes(self.table._table)
+        record_bytes = _core.table_record_bytes(self.table._current)
         records = np.empty((len(KEYS), record_bytes), np.uint8)
-        assert _core.table_read_records(self.table._table, KEYS, records, 1).all()
+        assert _core.table_read_records(self.table._current, KEYS, records, 1).all()
         ours = [part.cpu().numpy().view(np.uint8) for part in (self.values, self.state)]
         np.testing.assert_array_equal(np.concatenate(ours, axis=1), records)
 
@@ -207,7 +207,7 @@ class DeviceOptimizers:
         with pytest.raises(UsageError, match="counts: expected contiguous"):
             both.optimizer.apply(both.values, both.state, slots, gradients, slots)
         with pytest.raises(UsageError, match="dtype: expected float32 or float16, received"):
-            DeviceOptimizer(both.table._table.optimizer, torch.bfloat16)
+            DeviceOptimizer(both.table._current.optimizer, torch.bfloat16)
         wide = torch.zeros(1, 20_000, device=device)
         with pytest.raises(UnsupportedError, match="rows of 1 to 16384 values on a device, received 20000"):
             both.optimizer.push(wide, wide, slots, wide)

@@ -49,7 +49,7 @@ def table_of(**settings: Any) -> EmbeddingTable:
 def budget(table: EmbeddingTable, rows: int) -> int:
     """Return the bytes that have room for so many rows and no more."""
     dtype = torch.float16 if table.dtype == "float16" else torch.float32
-    optimizer = DeviceOptimizer(table._table.optimizer, dtype, seed=table.seed)
+    optimizer = DeviceOptimizer(table._current.optimizer, dtype, seed=table.seed)
     return bytes_for(form_of(table, optimizer), rows)
 
 
@@ -59,8 +59,8 @@ def over(table: EmbeddingTable, device: torch.device, rows: int) -> DeviceTable:
 
 def records(table: EmbeddingTable, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Return all that rows hold."""
-    rows = np.empty((len(keys), _core.table_record_bytes(table._table)), np.uint8)
-    _core.table_read_records(table._table, keys, rows, 1)
+    rows = np.empty((len(keys), _core.table_record_bytes(table._current)), np.uint8)
+    _core.table_read_records(table._current, keys, rows, 1)
     return rows
 
 
@@ -220,7 +220,7 @@ class DeviceTableContract:
         for each in (plain, below):
             each.push(keys[:2], torch.ones(2, DIM))
         assert_equal(table.pull(keys), plain.pull(keys))
-        native = below._table  # kept, as it is not to be
+        native = below._current  # kept, as it is not to be
         table.push(keys, torch.ones(5, DIM))
         native.push(keys.numpy(), np.ones((5, DIM), np.float32), 1)
         with pytest.raises(ConflictError, match="changed directly"):
@@ -239,7 +239,7 @@ class DeviceTableContract:
 
         def read() -> tuple[ReadAhead, torch.Tensor, npt.NDArray[np.bool_]]:
             reading = table._begin_reading(keys.numpy())
-            return reading, *table._ahead_staging.read(below._below, keys.numpy(), 1)
+            return reading, *table._ahead_staging.read(below._native, keys.numpy(), 1)
 
         for each in (plain, table):
             each.push(keys, torch.ones(4, DIM))

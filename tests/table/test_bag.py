@@ -246,7 +246,7 @@ def test_slots_over_one_table_are_pulled_and_pushed_once() -> None:
     separate, separate_own, _ = collection()
     optimizer_peer = TableEmbeddingBag(separate, "sum")
     mean_peer = TableEmbeddingBag(separate, "mean")
-    changes = shared._table.changes
+    changes = shared._current.changes
     result = module(batch)
     assert isinstance(result, dict)
     expected = {
@@ -259,7 +259,7 @@ def test_slots_over_one_table_are_pulled_and_pushed_once() -> None:
         torch.testing.assert_close(result[name], rows)
     for rows_of in (result, expected):  # one backward pass: one update of each row, as in torch
         torch.stack([rows.square().sum() for rows in rows_of.values()]).sum().backward()  # type: ignore[no-untyped-call]
-    assert shared._table.changes == changes + 1
+    assert shared._current.changes == changes + 1
     keys = shared.keys()
     assert sorted(keys.tolist()) == sorted(separate.keys().tolist())
     np.testing.assert_allclose(shared.pull(keys), separate.pull(keys), rtol=1e-5, atol=1e-6)

@@ -54,10 +54,10 @@ def test_tables_in_memory(capsys: Capture) -> None:
 
 
 def test_bytes_of_a_row() -> None:
-    counted, gained = table.table_bytes(300_000, "sgd")
+    counted, gained = table.in_a_process(table.table_bytes, 300_000, "sgd")
     assert counted > 8  # the key
     assert gained > 0
-    assert table.dictionary_bytes(1_000_000) > 16  # key and row number
+    assert table.in_a_process(table.dictionary_bytes, 1_000_000) > 16  # key and row number
 
 
 def test_checkpoints(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_pulls_and_pushes_go_on_during_compaction(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    _core.table_await_compaction(table._table)
+    _core.table_await_compaction(table._current)
     statistics = table.tier_statistics()
     assert statistics.compacted_rows > 0
     assert statistics.live_share > 0.3
@@ -137,7 +137,7 @@ def test_a_damaged_segment_is_left_alone_by_compaction(tmp_path: Path) -> None:
     for _ in range(40):
         chosen = rng.choice(others, 2000, replace=False)
         table.push(chosen, ones(chosen))
-    _core.table_await_compaction(table._table)
+    _core.table_await_compaction(table._current)
     assert table.tier_statistics().compacted_rows > 0
     table.pull(keys)
     table.close()

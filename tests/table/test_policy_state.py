@@ -34,7 +34,7 @@ def train(table: EmbeddingTable, seed: int, keys: int = 300) -> None:
 
 
 def state_of(table: EmbeddingTable) -> bytes:
-    state = table._table.take_state(True)
+    state = table._current.take_state(True)
     assert state is not None
     return state
 

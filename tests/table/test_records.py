@@ -27,8 +27,8 @@ def trained(optimizer: Optimizer, seed: int = 0, **arguments: Any) -> EmbeddingT
 
 
 def read(table: EmbeddingTable, keys: npt.NDArray[np.int64]) -> tuple[Records, npt.NDArray[np.bool_]]:
-    records = np.empty((len(keys), _core.table_record_bytes(table._table)), np.uint8)
-    return records, _core.table_read_records(table._table, keys, records, 2)
+    records = np.empty((len(keys), _core.table_record_bytes(table._current)), np.uint8)
+    return records, _core.table_read_records(table._current, keys, records, 2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -39,7 +39,7 @@ def test_a_row_that_moves_goes_on_where_it_is_put(optimizer: Optimizer, dtype: A
     other.push(keys, np.ones((120, 5), np.float32))  # of no matter: it is all replaced
     records, has_row = read(table, keys)
     np.testing.assert_array_equal(has_row, table.contains(keys))
-    assert _core.table_write_records(other._table, keys, records, 2) == 120
+    assert _core.table_write_records(other._current, keys, records, 2) == 120
     table.pull(keys)
     for each in (table, other):
         each.push(keys, np.full((120, 5), 0.5, np.float32))
@@ -74,7 +74,7 @@ def test_rows_on_ssd_are_read_where_they_are_and_replaced_unread(tmp_path: Path)
     assert table.tier_statistics().bytes_read > 0
     read_before = table.tier_statistics().bytes_read
     mixed = records[np.roll(keys, 1)]
-    assert _core.table_write_records(table._table, keys, mixed, 1) == len(keys)
+    assert _core.table_write_records(table._current, keys, mixed, 1) == len(keys)
     assert table.tier_statistics().bytes_read - read_before < records.nbytes / 4  # but what compaction reads
     table.close()
     with EmbeddingTable.open(tmp_path / "table") as opened:
@@ -86,7 +86,7 @@ def test_written_rows_are_in_the_next_delta(tmp_path: Path) -> None:
     table.save_base(tmp_path / "base")
     keys = np.array([3, 4])
     records, _ = read(table, keys)
-    _core.table_write_records(table._table, keys, records[::-1].copy(), 1)
+    _core.table_write_records(table._current, keys, records[::-1].copy(), 1)
     table.save_delta(tmp_path / "delta")
     loaded = EmbeddingTable.load(tmp_path / "base", deltas=tmp_path / "delta")
     np.testing.assert_array_equal(read(loaded, np.arange(-50, 50))[0], read(table, np.arange(-50, 50))[0])
@@ -101,7 +101,7 @@ def test_admission_is_that_of_pulls_and_pushes() -> None:
             tables[0].push(keys, np.zeros((30, 4), np.float32))
         else:
             tables[0].pull(keys)
-        _core.table_admit(tables[1]._table, keys, step % 3 != 2, 1)
+        _core.table_admit(tables[1]._current, keys, step % 3 != 2, 1)
         np.testing.assert_array_equal(tables[0].keys(), tables[1].keys())
         assert tables[0].policy_events == tables[1].policy_events
 
@@ -110,9 +110,9 @@ def test_keys_without_a_row_get_none_by_writing_and_shapes_are_checked() -> None
     table = trained("sgd")
     keys = np.array([1000, 1001])
     records, _ = read(table, keys)
-    assert _core.table_write_records(table._table, keys, records, 1) == 0
+    assert _core.table_write_records(table._current, keys, records, 1) == 0
     assert not table.contains(keys).any()
     with pytest.raises(UsageError, match="records must have shape"):
-        _core.table_write_records(table._table, keys, records[:, :-1].copy(), 1)
+        _core.table_write_records(table._current, keys, records[:, :-1].copy(), 1)
     with pytest.raises(UsageError, match="records must have shape"):
-        _core.table_read_records(table._table, keys, records[:1].copy(), 1)
+        _core.table_read_records(table._current, keys, records[:1].copy(), 1)

@@ -292,7 +292,7 @@ def test_a_closed_folder_is_free_whoever_holds_the_table(tmp_path: Path) -> None
     keys = np.arange(KEYS)
     for part in np.array_split(keys, 8):
         table.pull(part)
-    held = table._native
+    held = table._current
     table.close()
     with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as again:
         rows = again.pull(keys[:100])

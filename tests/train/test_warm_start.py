@@ -200,8 +200,8 @@ def started(graph: Graph, config: Any, folder: Path, seed: int = 3) -> tuple[Tra
 
 def records(table: EmbeddingTable, keys: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Return whole rows with their optimizer state, and which keys have one."""
-    found = np.zeros((len(keys), _core.table_record_bytes(table._table)), np.uint8)
-    return found, _core.table_read_records(table._table, keys, found, 1)
+    found = np.zeros((len(keys), _core.table_record_bytes(table._current)), np.uint8)
+    return found, _core.table_read_records(table._current, keys, found, 1)
 
 
 def test_every_kind_is_here() -> None:
