@@ -15,7 +15,8 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
 
     On a CPU 16 bits are drawn for a value, where `torch.nn.functional.dropout` draws a number of its own: in
     a small network that was a fifth of a step. The share is rounded to 1/65536, the scale is that of the
-    rounded one. Draws are those of torch's default generator, and do not depend on the number of threads.
+    rounded one. Draws do not depend on the number of threads, and each call takes one of torch's default
+    generator, as torch's does: what is drawn after it does not depend on how many values there are.
 
     Args:
         values: floats of any shape.
@@ -28,10 +29,15 @@ def dropout(values: Tensor, share: float, training: bool) -> Tensor:
         return functional.dropout(values, share)
     left_out = min(round(share * _STEPS), _STEPS - 1)
     draws = torch.empty(-(-values.numel() // _LANES), dtype=torch.int64, device=values.device)
-    draws.random_(-(2**63), None)
+    draws.random_(-(2**63), None, generator=_generator_of_a_call())
     lanes = draws.view(torch.int16)[: values.numel()].view(values.shape)
     kept = (lanes >= left_out - _STEPS // 2).to(values.dtype)
     return values * kept.mul_(_STEPS / (_STEPS - left_out))
+
+
+def _generator_of_a_call() -> torch.Generator:
+    """Return a generator that starts with a number of the default one."""
+    return torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_()))
 
 
 def is_one_kernel(values: Tensor) -> bool:

@@ -46,6 +46,16 @@ def test_the_seed_decides_for_any_number_of_threads() -> None:
     assert not torch.equal(found[0], dropout(torch.ones(COUNT), 0.3, training=True))
 
 
+@pytest.mark.parametrize("count", [1, 5, 60_000])
+def test_the_number_of_values_does_not_decide_what_is_drawn_next(count: int) -> None:
+    torch.manual_seed(4)
+    dropout(torch.ones(7), 0.3, training=True)
+    expected = torch.rand(3)
+    torch.manual_seed(4)
+    dropout(torch.ones(count), 0.3, training=True)
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_nothing_is_left_out_without_a_share_or_a_training() -> None:
     values = torch.rand(7, 3)
     assert dropout(values, 0.0, training=True) is values
