@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from graphbox.models.click_fields import FieldBatch
 from graphbox.models.dropout import Dropout
 from graphbox.table import EmbeddingTable, Table, TableEmbeddingBag
+from graphbox.table.host_table import host_table
 from graphbox.table.module import TableModule
 
 
@@ -82,7 +83,7 @@ class ClickNetwork(nn.Module, ABC):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the tables of this process that keep the rows, by name."""
-        return {name: self._table(name).local for name in self.bags}
+        return {name: host_table(self._table(name), "a model of clicks") for name in self.bags}
 
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""

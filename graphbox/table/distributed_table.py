@@ -99,7 +99,7 @@ class ShardedTable:
     @property
     def local(self) -> EmbeddingTable:
         """The table of this process that keeps its rows; no collective."""
-        return self._rows.local
+        return self._rows if isinstance(self._rows, EmbeddingTable) else self._rows.local
 
     @property
     def is_collective(self) -> bool:
@@ -249,6 +249,14 @@ class ShardedTable:
     def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> ShardedLookup[KeyExchange]:
         """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
         return ShardedLookup(self, keys, bags)
+
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the rows of this process; no collective."""
+        return self.local.reference()
+
+    def check_reference(self, state: object) -> None:
+        """Compare the rows of this process: see :meth:`EmbeddingTable.check_reference`; no collective."""
+        self.local.check_reference(state)
 
     def pull_exchange(self, keys: Tensor, *, create: bool) -> tuple[KeyExchange, Tensor]:
         """Return the rows of keys, float32 [keys, dim], and which process has which.
