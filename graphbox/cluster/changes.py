@@ -1,4 +1,4 @@
-"""Changes of tables by trainers: what an operation does to each table, alone or with those of the same step."""
+"""Changes of tables by trainers: what an operation does to each table, alone or with others of its step."""
 
 from __future__ import annotations
 
@@ -44,30 +44,37 @@ def changes_of(operation: Operation, tables: Mapping[str, EmbeddingTable]) -> Ch
         NotFoundError: there is no such table.
         FormatError: a table comes twice, or the arrays have other sizes than its parts say.
     """
-    found: dict[str, Change] = {}
-    keys = values = counts = 0
-    for part in operation.parts:
-        if part.table in found:
-            raise FormatError("expected each table once in an operation, received it twice", where=part.table)
-        if part.table not in tables:
-            raise NotFoundError(f"expected one of {sorted(tables)}, received `{part.table}`", where="table")
-        dim = tables[part.table].dim
-        size = part.keys * dim if operation.kind == "push" else 0
-        counted = part.keys * part.counts
-        found[part.table] = Change(
-            operation.keys[keys : keys + part.keys],
-            operation.values[values : values + size].reshape(-1, dim),
-            operation.counts[counts : counts + counted].reshape(part.keys, part.counts),
-            part.lr,
-        )
-        keys, values, counts = keys + part.keys, values + size, counts + counted
-    if (values, counts) != (operation.values.size, operation.counts.size):
+    _check_tables(operation, tables)
+    is_push = operation.kind == "push"
+    dims = [tables[part.table].dim for part in operation.parts]
+    sizes = [part.keys * dim if is_push else 0 for part, dim in zip(operation.parts, dims, strict=True)]
+    counted = [part.keys * part.counts for part in operation.parts]
+    if (sum(sizes), sum(counted)) != (operation.values.size, operation.counts.size):
         raise FormatError(
-            f"expected {values} values and {counts} counts, as the tables say, received "
+            f"expected {sum(sizes)} values and {sum(counted)} counts, as the tables say, received "
             f"{operation.values.size} and {operation.counts.size}",
             where="values",
         )
+    found: dict[str, Change] = {}
+    keys = values = counts = 0
+    for part, dim, size, count in zip(operation.parts, dims, sizes, counted, strict=True):
+        found[part.table] = Change(
+            operation.keys[keys : keys + part.keys],
+            operation.values[values : values + size].reshape(-1, dim),
+            operation.counts[counts : counts + count].reshape(part.keys, part.counts),
+            part.lr,
+        )
+        keys, values, counts = keys + part.keys, values + size, counts + count
     return found
+
+
+def _check_tables(operation: Operation, tables: Mapping[str, EmbeddingTable]) -> None:
+    names = [part.table for part in operation.parts]
+    for name in names:
+        if name not in tables:
+            raise NotFoundError(f"expected one of the tables {sorted(tables)}, received `{name}`")
+        if names.count(name) > 1:
+            raise FormatError("expected each table once in an operation, received it twice", where=name)
 
 
 class Steps:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,8 @@ import numpy.typing as npt
 from graphbox.cluster.connection import ShardAddress, ShardConnection, ShardUnreachableError
 from graphbox.cluster.deadlines import Deadlines
 from graphbox.cluster.messages import Ack, Kind, Operation, Pull, Rows, TablePart
-from graphbox.errors import ProcessLostError, ShardReplacedError, UsageError
+from graphbox.errors import GraphboxError, ProcessLostError, ShardReplacedError, UsageError
+from graphbox.memory import keep_freed_messages
 from graphbox.native import Int64Array
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
 from graphbox.table.policy import ShrinkReport
@@ -79,6 +82,7 @@ class _Shard:
         sent: number of the last operation.
         kept: operations that would be lost with the shard, in their order.
         unread: operations that were sent and whose answers were not read.
+        lock: held by who uses the connection or makes a new one.
     """
 
     number: int
@@ -87,6 +91,7 @@ class _Shard:
     sent: int = 0
     kept: deque[Operation] = field(default_factory=deque)
     unread: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def note(self, ack: Ack) -> None:
         """Forget operations that survive the shard."""
@@ -105,11 +110,14 @@ class ShardClient:
 
     Operations are numbered for each shard and kept until it says that they survive it. When a shard is gone
     the client waits for its successor, sends what that does not have, and asks again for the rows it waits
-    for: nobody goes back to a checkpoint. Not safe to use from several threads, nor in a forked process.
+    for: nobody goes back to a checkpoint. A thread looks whether shards have successors, so that one gets
+    what it lacks also while this trainer waits for something else, which may wait for that.
+
+    Not safe to use from several threads, nor in a forked process.
 
     Args:
-        addresses: returns where a shard is now, by its number; None: nobody knows yet. Asked anew when a
-            shard cannot be reached.
+        addresses: returns where a shard is now, by its number; None: nobody knows yet. Asked ten times a
+            second, by two threads.
         shards: how many there are.
         trainer: number of this trainer. One that is started in the place of another has another number,
             unless all trainers learn in step, where it is the rank.
@@ -156,9 +164,15 @@ class ShardClient:
         self._settings: dict[str, Mapping[str, Any]] = {}
         self._pending: dict[str, KeyedChange] = {}
         self._shards = [_Shard(number) for number in range(shards)]
+        keep_freed_messages()
+        self._ends = threading.Event()
+        self._watch = threading.Thread(target=self._look_for_successors, name="shards", daemon=True)
+        self._watch.start()
 
     def close(self) -> None:
         """End all streams. Operations that no shard has answered may have been applied or not."""
+        self._ends.set()
+        self._watch.join()
         for shard in self._shards:
             shard.disconnect()
         self._deadlines.close()
@@ -226,16 +240,7 @@ class ShardClient:
         pulls = [self._pull_of(shard, wanted, create=create) for shard in self._shards]
         asked = [shard for shard in self._shards if len(pulls[shard.number].keys)]
         self.pulls += len(asked)
-        answers: dict[int, Rows] = {}
-        try:
-            for shard in asked:
-                self._reach(shard, partial(ShardConnection.send_pull, pull=pulls[shard.number]))
-            for shard in asked:
-                answers[shard.number] = self._rows_of(shard, pulls[shard.number])
-        except BaseException:
-            for shard in asked:  # answers that nobody reads are not to be taken for later ones
-                shard.disconnect()
-            raise
+        answers = self._answers({shard.number: pulls[shard.number] for shard in asked})
         found: list[list[npt.NDArray[Any]]] = [[] for _ in wanted]
         for shard in asked:
             rows = answers[shard.number]
@@ -301,8 +306,12 @@ class ShardClient:
     def settle(self) -> None:
         """Wait until all that this trainer has sent was applied."""
         self.send_changes()
-        for shard in self._shards:
-            shard.note(self._reach(shard, partial(ShardConnection.wait, after=shard.sent)))
+        self._answers(
+            {
+                shard.number: Pull(0, self.trainer, shard.sent, False, (), np.zeros(0, np.int64))
+                for shard in self._shards
+            }
+        )
 
     def make_durable(self) -> None:
         """Let all shards keep what was applied, so that this trainer need not.
@@ -311,7 +320,9 @@ class ShardClient:
             DoesNotFitError: the disk of a shard is full.
         """
         for shard in self._shards:
-            shard.note(self._reach(shard, ShardConnection.make_durable))
+            ack = self._reach(shard, ShardConnection.make_durable)
+            with shard.lock:
+                shard.note(ack)
 
     # --------------------------------------------------------------------------------------------- details
 
@@ -339,45 +350,79 @@ class ShardClient:
         after = max(0, shard.sent - self._staleness)
         return Pull(0, self.trainer, after, create, parts, _joined(keys))
 
-    def _rows_of(self, shard: _Shard, pull: Pull) -> Rows:
-        """Return the rows of a pull that was sent; it is sent again where the connection has ended."""
+    def _answers(self, pulls: Mapping[int, Pull]) -> dict[int, Rows]:
+        """Return the answers of shards, which work on them side by side."""
         try:
-            rows = self._connected(shard, self._deadline()).receive_rows()
-        except (ShardUnreachableError, ShardReplacedError):
-            shard.disconnect()
+            asked = {number: self._ask(self._shards[number], pull) for number, pull in pulls.items()}
+            return {number: self._rows_of(self._shards[number], *each) for number, each in asked.items()}
+        except BaseException:
+            for number in pulls:  # answers that nobody reads are not to be taken for later ones
+                with self._shards[number].lock:
+                    self._shards[number].disconnect()
+            raise
 
-            def again(connection: ShardConnection) -> Rows:
+    def _ask(self, shard: _Shard, pull: Pull) -> tuple[Pull, ShardConnection]:
+        """Send a pull; return it, and what it was sent over."""
+
+        def ask(connection: ShardConnection) -> ShardConnection:
+            connection.send_pull(pull)
+            return connection
+
+        return pull, self._reach(shard, ask)
+
+    def _rows_of(self, shard: _Shard, pull: Pull, asked: ShardConnection) -> Rows:
+        """Return the rows of a pull; it is sent again where the connection has ended meanwhile."""
+
+        def receive(connection: ShardConnection) -> Rows:
+            if connection is not asked:
                 connection.send_pull(pull)
-                return connection.receive_rows()
+            return connection.receive_rows()
 
-            rows = self._reach(shard, again)
-        shard.note(rows.ack)
+        rows = self._reach(shard, receive)
+        with shard.lock:
+            shard.note(rows.ack)
         return rows
 
     def _send(self, shard: _Shard, operation: Operation) -> None:
-        connection = self._connected(shard, self._deadline())
-        shard.sent += 1
-        operation = replace(operation, sequence=shard.sent)
-        shard.kept.append(operation)
-        try:
-            connection.send(operation)
-            shard.unread += 1
-            while shard.unread > _UNREAD_ACKS:
-                shard.note(connection.receive_ack())
-                shard.unread -= 1
-        except (ShardUnreachableError, ShardReplacedError):
-            shard.disconnect()
-            self._connected(shard, self._deadline())  # which sends what is kept
+        with shard.lock:
+            connection = self._connected(shard, self._deadline())
+            shard.sent += 1
+            operation = replace(operation, sequence=shard.sent)
+            shard.kept.append(operation)
+            try:
+                connection.send(operation)
+                shard.unread += 1
+                while shard.unread > _UNREAD_ACKS:
+                    shard.note(connection.receive_ack())
+                    shard.unread -= 1
+            except (ShardUnreachableError, ShardReplacedError):
+                shard.disconnect()
+                self._connected(shard, self._deadline())  # which sends what is kept
 
     def _reach(self, shard: _Shard, ask: Callable[[ShardConnection], ResultT]) -> ResultT:
         """Return what a shard, or its successor, answers."""
         until = self._deadline()
-        while True:
-            try:
-                return ask(self._connected(shard, until))
-            except (ShardUnreachableError, ShardReplacedError) as error:
-                shard.disconnect()
-                self._wait(shard, until, error)
+        with shard.lock:
+            while True:
+                try:
+                    return ask(self._connected(shard, until))
+                except (ShardUnreachableError, ShardReplacedError) as error:
+                    shard.disconnect()
+                    self._wait(shard, until, error)
+
+    def _look_for_successors(self) -> None:
+        """Let a successor have what it lacks as soon as it is there."""
+        while not self._ends.wait(_LOOK_SECONDS):
+            for shard in self._shards:
+                connection, address = shard.connection, self._addresses(shard.number)
+                if connection is None or address is None or address == connection.address:
+                    continue
+                connection.cancel()  # what waits for the one before waits in vain
+                with shard.lock:
+                    if shard.connection is connection:
+                        shard.disconnect()
+                        with suppress(ShardUnreachableError, GraphboxError):  # the next use meets it, too
+                            self._connect(shard, address)
 
     def _connected(self, shard: _Shard, until: float) -> ShardConnection:
         """Return the connection to a shard that has all that this trainer has sent."""

@@ -34,6 +34,9 @@ __all__ = ["ShardAddress", "ShardConnection", "ShardUnreachableError"]
 _BROKEN: Final = (pa.ArrowException, OSError, StopIteration, EOFError)
 """What pyarrow raises when a stream has ended or a shard cannot be reached."""
 
+_HELLO_SECONDS: Final = 5.0
+"""After which another address is looked for: the host may be behind a partition."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -90,15 +93,28 @@ class ShardConnection:
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         self._headers = headers
         self._client = flight.FlightClient(address.location)
-        self._hello = self.call("hello", {"protocol": PROTOCOL})
+        self._hello = self._greet()
         wire = "float16" if is_half else "float32"
         self._pulls = self._stream({"stream": "pull", "wire": wire}, PULL_SCHEMA)
         self._pushes = self._stream({"stream": "push"}, PUSH_SCHEMA)
 
+    def _greet(self) -> Mapping[str, Any]:
+        limit_s = min(_HELLO_SECONDS, self._deadline_s)
+        try:
+            said: Mapping[str, Any] = self.call("hello", {"protocol": PROTOCOL}, limit_s=limit_s)
+        except TimeLimitError as error:  # there may be a successor, which is somewhere else
+            raise ShardUnreachableError(error.message) from None
+        return said
+
+    def cancel(self) -> None:
+        """Let waits for answers end, in other threads too."""
+        for _, reader in (self._pulls, self._pushes):
+            reader.cancel()
+
     def close(self) -> None:
         """End the streams."""
-        for writer, reader in (self._pulls, self._pushes):
-            reader.cancel()
+        self.cancel()
+        for writer, _ in (self._pulls, self._pushes):
             try:
                 writer.close()
             except _BROKEN:
@@ -144,15 +160,9 @@ class ShardConnection:
 
     # --- Calls
 
-    def wait(self, after: int) -> Ack:
-        """Return what the shard has of this trainer when so many operations have been applied."""
-        return self._ack(self.call("wait", {"after": after}))
-
     def make_durable(self) -> Ack:
         """Let the shard keep what was applied; return what it has of this trainer."""
-        return self._ack(self.call("make_durable", {}))
-
-    def _ack(self, said: Mapping[str, Any]) -> Ack:
+        said = self.call("make_durable", {})
         return Ack(self.address.incarnation, said["applied"], said["durable"])
 
     def call(

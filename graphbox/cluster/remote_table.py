@@ -160,7 +160,8 @@ class RemoteTable:
         wanted = self.lookup_keys(keys, "keys")
         divided = DividedKeys.of(wanted.reshape(-1), self._client.size)
         known: npt.NDArray[np.bool_] = self._client.contains(_rows_of(self.name, divided))
-        return known[divided.places.numpy()].reshape(tuple(wanted.shape))
+        found: npt.NDArray[np.bool_] = known[divided.places.numpy()]
+        return found.reshape(tuple(wanted.shape))
 
     def erase(self, keys: Any) -> int:
         """Forget keys; return how many of this trainer's had a row before."""
@@ -266,6 +267,21 @@ class RemoteTable:
                 for each in gradients
             ]
         )
+
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the table: name and shape, as rows have no one moment."""
+        return {"table": self.name, "dim": self.dim, "dtype": self._settings.dtype}
+
+    def check_reference(self, state: object) -> None:
+        """Compare the table with that of a ``state_dict``.
+
+        Raises:
+            UsageError: it is another one.
+        """
+        if state != self.reference():
+            raise UsageError(
+                f"expected a reference to {self.reference()}, received {state!r}", where="state_dict"
+            )
 
     # --------------------------------------------------------------------------------------------- details
 

@@ -26,6 +26,7 @@ from graphbox.cluster.messages import (
 )
 from graphbox.cluster.shard import Buffer, TableShard
 from graphbox.errors import FormatError, GraphboxError, UsageError
+from graphbox.memory import keep_freed_messages
 from graphbox.native import Int64Array
 
 __all__ = ["DURABLE_EVERY_SECONDS", "ShardServer"]
@@ -64,6 +65,7 @@ class ShardServer:
                 where="token",
                 hint="give all hosts of the cluster the same token",
             )
+        keep_freed_messages()
         self._shard = shard
         self._flight = _Flight(shard, f"grpc://{host}:{port}", token)
         self.location = f"grpc://{host}:{self._flight.port}"
@@ -74,11 +76,12 @@ class ShardServer:
         self._saving.start()
 
     def close(self) -> None:
-        """Stop serving, when the streams of trainers have ended, and make durable what has changed."""
+        """Stop serving, when the streams of trainers have ended, and make durable what the shard has."""
         self._ends.set()
         self._saving.join()
         self._flight.shutdown()
-        self._shard.make_durable()
+        if self._shard.lease.holds:
+            self._shard.make_durable()
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +121,6 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
         self._calls: Mapping[str, Callable[[Mapping[str, Any], Int64Array], Any]] = {
             "hello": self._hello,
             "make": self._make,
-            "wait": self._wait,
             "contains": self._contains,
             "rows": self._rows,
             "make_durable": self._make_durable,
@@ -194,10 +196,6 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             raise FormatError("expected the settings of a table", where="settings")
         self._shard.make(_text(asked, "table"), settings)
         return {}
-
-    def _wait(self, asked: Mapping[str, Any], _: Int64Array) -> bytes:
-        numbers = (_number(asked, name) for name in ("incarnation", "trainer", "after"))
-        return encode_ack(self._shard.wait(*numbers))
 
     def _contains(self, asked: Mapping[str, Any], keys: Int64Array) -> bytes:
         self._shard.wait(_number(asked, "incarnation"), 0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -37,6 +38,7 @@ __all__ = ["DEADLINE_SECONDS", "Buffer", "TableShard"]
 
 DEADLINE_SECONDS: Final = 60.0
 """The longest wait of a pull for operations that must come before it."""
+_LOOK_SECONDS: Final = 0.5
 
 
 class Buffer:
@@ -379,19 +381,21 @@ class TableShard:
 
     def _wait(self, trainer: int, after: int) -> None:
         """Wait until operations of a trainer have been applied."""
+        until = time.monotonic() + self._deadline_s
         with self._changed:
-            came = self._changed.wait_for(
-                lambda: self._failure is not None or self._applied.get(trainer, 0) >= after, self._deadline_s
-            )
+            while self._applied.get(trainer, 0) < after and self._failure is None:
+                left_s = until - time.monotonic()
+                if left_s < 0:
+                    raise TimeLimitError(
+                        f"waited {self._deadline_s:g} seconds for {self._missing(trainer)}", where=self.name
+                    )
+                self._changed.wait(min(left_s, _LOOK_SECONDS))
+                self.lease.check(self.name)  # else a successor may be waited for
             if self._failure is not None:
                 raise ProcessLostError(
                     f"an operation failed, and a part of it was applied: {self._failure.message}",
                     where=self.name,
                     hint="resume from the last checkpoint",
-                )
-            if not came:
-                raise TimeLimitError(
-                    f"waited {self._deadline_s:g} seconds for {self._missing(trainer)}", where=self.name
                 )
 
     def _missing(self, trainer: int) -> str:
