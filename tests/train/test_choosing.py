@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from graphbox.config import (
     ClassifyTaskConfig,
@@ -25,6 +26,7 @@ from graphbox.config import (
     Interval,
     ModelSection,
     SASRecConfig,
+    TaskConfig,
     model_kinds,
 )
 from graphbox.errors import FormatError, InterruptedRunError, UsageError
@@ -37,7 +39,8 @@ from graphbox.train.choosing.proposals import propose
 from graphbox.train.choosing.pruning import MedianRule
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
 from graphbox.train.fit import load_settled
-from graphbox.train.tasks import FOLDS
+from graphbox.train.tasks import FOLDS, LinkSplit, RecommendSplit
+from tests.train.shop import build_shop
 from tests.train.visits import graph_of, some_visits, task_of
 
 FACTS = DataFacts(100, 300, 300, features=True, labels=30, validation=60, classes=3)
@@ -301,6 +304,39 @@ class TestFacts:
         other[held_out] = (other[held_out] + 1) % 3
         changed = type(split)(**{**vars(split), "labels": other})
         assert facts_of(graph, changed) == facts_of(graph, split)
+
+    @pytest.mark.parametrize("kind", ["predict_links", "recommend"])
+    def test_of_links_any_node_may_have_features(self, kind: str, tmp_path: Path) -> None:
+        shop = build_shop(tmp_path)
+        task: TaskConfig = TypeAdapter(TaskConfig).validate_python(
+            {"kind": kind, "node_type": "user", "target_type": "item", "relations": ("bought",)}
+        )
+        split = make_split(shop, task, 0)
+        assert isinstance(split, LinkSplit | RecommendSplit)
+        facts = facts_of(shop, split)
+        assert (facts.links, facts.labels) == (len(split.known("validation")), 0)
+        assert facts.features  # of users; items have none
+
+
+class TestLinks:
+    def layer(self, *, features: bool, **given: Any) -> str:
+        config = GraphNetworkConfig(kind="gnn", task="links", **given)
+        found = config.suggestions(DataFacts(100, 300, 300, features=features, links=200))
+        chosen = found[0].settings if found else {}
+        settled = config.settled({name: each for name, each in chosen.items() if name in (config.auto or ())})
+        assert isinstance(settled, GraphNetworkConfig)
+        assert settled.residual == (settled.layer == "lightgcn")
+        return settled.layer
+
+    def test_rows_alone_are_summed(self) -> None:
+        assert self.layer(features=False) == "lightgcn"
+
+    def test_features_go_through_convolutions(self) -> None:
+        assert self.layer(features=True) == "sage"
+
+    def test_a_layer_of_the_run_file_stays(self) -> None:
+        assert self.layer(features=False, layer="sage") == "sage"
+        assert self.layer(features=False, num_neighbors=(5, 5)) == "sage"
 
 
 class TestWalks:
