@@ -106,11 +106,11 @@ ORIGINS: tuple[Origin, ...] = (
     ),
     Origin(
         "gnn",
-        "layer, residual for links between nodes without features",
-        "lightgcn, true",
+        "layer for links between nodes without features",
+        "lightgcn; `residual` compared after 20 epochs",
         ("wiki", "collegemsg", "beauty"),
         "He et al., SIGIR 2020; python -m benchmarks.link_layers",
-        dict.fromkeys(("wiki", "collegemsg", "beauty"), "lightgcn, true"),
+        dict.fromkeys(("wiki", "collegemsg", "beauty"), "lightgcn; `residual` compared after 20 epochs"),
     ),
     Origin(
         "lightgcn",

@@ -19,6 +19,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from graphbox.config import (
+    Candidate,
     ClassifyTaskConfig,
     DataFacts,
     DeepWalkConfig,
@@ -319,24 +320,31 @@ class TestFacts:
 
 
 class TestLinks:
-    def layer(self, *, features: bool, **given: Any) -> str:
+    def settled(self, *, features: bool, validation: int = 500, **given: Any) -> list[tuple[str, bool]]:
+        """Return layer and `residual` of each suggestion; of the defaults where nothing is suggested."""
         config = GraphNetworkConfig(kind="gnn", task="links", **given)
-        found = config.suggestions(DataFacts(100, 300, 300, features=features, links=200))
-        chosen = found[0].settings if found else {}
-        settled = config.settled({name: each for name, each in chosen.items() if name in (config.auto or ())})
-        assert isinstance(settled, GraphNetworkConfig)
-        assert settled.residual == (settled.layer == "lightgcn")
-        return settled.layer
+        facts = DataFacts(100, 300, 300, features=features, links=200, validation=validation)
+        found: list[tuple[str, bool]] = []
+        for each in config.suggestions(facts) or (Candidate({}, ""),):
+            chosen = {name: value for name, value in each.settings.items() if name in (config.auto or ())}
+            section = config.settled(chosen)
+            assert isinstance(section, GraphNetworkConfig)
+            found.append((section.layer, section.residual))
+        return list(dict.fromkeys(found))
 
     def test_rows_alone_are_summed(self) -> None:
-        assert self.layer(features=False) == "lightgcn"
+        assert self.settled(features=False) == [("lightgcn", False), ("lightgcn", True)]
+        assert self.settled(features=False, residual=True) == [("lightgcn", True)]
+
+    def test_without_a_validation_part_nothing_is_compared(self) -> None:
+        assert self.settled(features=False, validation=0) == [("lightgcn", False)]
 
     def test_features_go_through_convolutions(self) -> None:
-        assert self.layer(features=True) == "sage"
+        assert self.settled(features=True) == [("sage", False)]
 
     def test_a_layer_of_the_run_file_stays(self) -> None:
-        assert self.layer(features=False, layer="sage") == "sage"
-        assert self.layer(features=False, num_neighbors=(5, 5)) == "sage"
+        assert self.settled(features=False, layer="sage") == [("sage", False)]
+        assert self.settled(features=False, num_neighbors=(5, 5)) == [("sage", False)]
 
 
 class TestWalks:

@@ -55,7 +55,7 @@ def facts_of(
             *sizes,
             any(name not in hidden for each in joined for name in graph.features(each)),
             links=len(split.known("validation")),
-            validation=len(split.validation) if isinstance(split, RecommendSplit) else 0,
+            validation=_validation_links(split),
         )
     if not isinstance(split, ClassifySplit):
         return DataFacts(*sizes, features)
@@ -67,6 +67,12 @@ def facts_of(
         classes=len(split.classes),
         homophily=_homophily(graph, split, own) if is_read else None,
     )
+
+
+def _validation_links(split: RecommendSplit | LinkSplit) -> int:
+    if isinstance(split, RecommendSplit):
+        return len(split.validation)
+    return len(split.part("validation").edges)
 
 
 def _histories(split: NextSplit) -> int:
