@@ -18,7 +18,7 @@ __all__ = ["Change", "Steps", "changes_of"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operation does to one table.
+    """Effect of an operation on one table.
 
     Attributes:
         keys: int64 [n].
@@ -34,7 +34,7 @@ class Change:
 
 
 Changes: TypeAlias = Mapping[str, Change]
-"""What an operation does, by the name of the table."""
+"""Effect of an operation, by the name of the table."""
 
 
 def changes_of(operation: Operation, tables: Mapping[str, EmbeddingTable]) -> Changes:

@@ -54,7 +54,7 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True)
 class KeyedChange:
-    """What an operation does to one table.
+    """Change of one table by an operation.
 
     Attributes:
         keys: int64 [n], each once, those of the first shard first.

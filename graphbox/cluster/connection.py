@@ -32,7 +32,7 @@ from graphbox.native import Int64Array
 __all__ = ["ShardAddress", "ShardConnection", "ShardUnreachableError"]
 
 _BROKEN: Final = (pa.ArrowException, OSError, StopIteration, EOFError)
-"""What pyarrow raises when a stream has ended or a shard cannot be reached."""
+"""Errors of pyarrow when a stream has ended or a shard cannot be reached."""
 
 _HELLO_SECONDS: Final = 5.0
 """After which another address is looked for: the host may be behind a partition."""

@@ -24,7 +24,7 @@ _MOST_DELTAS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a generation is.
+    """Description of a generation.
 
     Attributes:
         previous: name of the generation it builds on; None: it is whole.

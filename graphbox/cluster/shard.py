@@ -111,7 +111,7 @@ class TableShard:
 
     @property
     def name(self) -> str:
-        """What messages call the shard."""
+        """Name of the shard in messages."""
         return f"shard {self.index} of {self.shards}, incarnation {self.incarnation}"
 
     # ------------------------------------------------------------------------------------------------ rows
