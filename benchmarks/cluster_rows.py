@@ -3,10 +3,10 @@
     python -m benchmarks.cluster_rows --rounds 30
     pip install --target /tmp/ray ray && python -m benchmarks.cluster_rows --ray /tmp/ray
 
-Each system serves the same tables from the same processes, those of Ray from actors. "tcp" is the least that a
-socket needs: keys as bytes, rows received into one array. "graphbox" pulls by `ShardClient`, whose rows stay
-where Arrow put them. A push sends float32 gradients and waits until they were applied. Prints JSON lines:
-median and lower quartile in ms, CPU ms of both sides, and the median of the ratios to TCP in the same round.
+Each system serves the same rows, Ray from actors, the others from the same processes. "tcp" is the least that
+a socket needs: keys as bytes, rows received into one array. "graphbox" pulls by `ShardClient`, whose rows
+stay where Arrow put them. A push sends float32 gradients and waits until they were applied. Prints JSON
+lines: median and lower quartile in ms, CPU ms of both sides, median of the ratios to TCP in the same round.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from graphbox.cluster.client import KeyedChange, KeyedRows
 from graphbox.cluster.connection import ShardAddress
 from graphbox.table import EmbeddingTable, shard_of
 from graphbox.table.settings import table_settings
+
+Works: TypeAlias = "dict[str, tuple[Callable[[], object], Sequence[int]]]"
+"""Work of each system, and the processes that it runs in besides this one."""
 
 DIM, ROWS = 64, 1_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -73,16 +77,21 @@ def _answer(connection: socket.socket, table: EmbeddingTable) -> None:
         receive(connection, memoryview(header))
         is_push, count = struct.unpack("<?q", header)
         keys = np.empty(count, np.int64)
-        receive(connection, memoryview(keys).cast("B"))
+        receive(connection, bytes_of(keys))
         if count > len(buffer):
             buffer = np.empty((count, DIM), np.float32)
         if is_push:
-            receive(connection, memoryview(buffer[:count]).cast("B"))
+            receive(connection, bytes_of(buffer[:count]))
             table.push(keys, buffer[:count])
             connection.sendall(b"1")
         else:
             table.pull(keys, out=buffer[:count])
-            connection.sendall(memoryview(buffer[:count]).cast("B"))
+            connection.sendall(bytes_of(buffer[:count]))
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """Return the memory of an array."""
+    return array.data.cast("B")
 
 
 def receive(connection: socket.socket, view: memoryview) -> None:
@@ -107,16 +116,16 @@ class Sockets:
         """Have the rows of keys in arrays."""
         for connection, keys in zip(self._connections, parts, strict=True):
             connection.sendall(struct.pack("<?q", False, len(keys)))
-            connection.sendall(memoryview(keys).cast("B"))
+            connection.sendall(bytes_of(keys))
         for connection, out in zip(self._connections, outs, strict=True):
-            receive(connection, memoryview(out).cast("B"))
+            receive(connection, bytes_of(out))
 
     def push(self, parts: Sequence[np.ndarray], grads: Sequence[np.ndarray]) -> None:
         """Send gradients, and wait until they were applied."""
         for connection, keys, values in zip(self._connections, parts, grads, strict=True):
             connection.sendall(struct.pack("<?q", True, len(keys)))
-            connection.sendall(memoryview(keys).cast("B"))
-            connection.sendall(memoryview(values).cast("B"))
+            connection.sendall(bytes_of(keys))
+            connection.sendall(bytes_of(values))
         for connection in self._connections:
             receive(connection, memoryview(bytearray(1)))
 
@@ -182,7 +191,7 @@ def cpu_ms(processes: Sequence[int]) -> float:
     return total * 1e3
 
 
-def measure(works: dict[str, tuple[Callable[[], object], Sequence[int]]], rounds: int) -> list[dict[str, Any]]:
+def measure(works: Works, rounds: int) -> list[dict[str, Any]]:
     """Do all works in turn; return times of each, and ratios to the first."""
     times: dict[str, list[float]] = {name: [] for name in works}
     spent = dict.fromkeys(works, 0.0)
@@ -208,13 +217,13 @@ def measure(works: dict[str, tuple[Callable[[], object], Sequence[int]]], rounds
 
 def works_of(
     parts: list[np.ndarray], sockets: Sockets, client: ShardClient, processes: Sequence[int], ray: Any
-) -> dict[str, dict[str, tuple[Callable[[], object], Sequence[int]]]]:
+) -> dict[str, Works]:
     """Return what is measured of a batch: pulls and pushes, by system."""
     keys = np.concatenate(parts)
     bounds = np.cumsum([0, *map(len, parts)])
     outs = [np.empty((len(each), DIM), np.float32) for each in parts]
     grads = np.full((len(keys), DIM), 1e-3, np.float32)
-    grad_parts = [grads[first:last] for first, last in zip(bounds, bounds[1:], strict=False)]
+    grad_parts = [grads[first:last] for first, last in pairwise(bounds)]
     wanted = [KeyedRows("rows", keys, bounds)]
     change = KeyedChange(keys, bounds, grads, np.zeros((len(keys), 0), np.float32))
 
@@ -222,11 +231,11 @@ def works_of(
         client.push("rows", change)
         client.settle()
 
-    pulls: dict[str, tuple[Callable[[], object], Sequence[int]]] = {
+    pulls: Works = {
         "tcp": (lambda: sockets.pull(parts, outs), processes),
         "graphbox": (lambda: client.pull(wanted), processes),
     }
-    pushes: dict[str, tuple[Callable[[], object], Sequence[int]]] = {
+    pushes: Works = {
         "tcp": (lambda: sockets.push(parts, grad_parts), processes),
         "graphbox": (push, processes),
     }

@@ -77,7 +77,7 @@ class Trainers(RuleBasedStateMachine):
     @precondition(lambda self: any(self.sent) and self.old)
     @rule(data=st.data())
     def send_to_the_old_one(self, data: st.DataObject) -> None:
-        """What reaches a shard that was replaced changes nothing, and is not acknowledged."""
+        """Operations that reach a shard that was replaced change nothing, and are not acknowledged."""
         trainer = data.draw(st.sampled_from([each for each in range(TRAINERS) if self.sent[each]]))
         old = data.draw(st.sampled_from(self.old))
         operation = replace(data.draw(st.sampled_from(self.sent[trainer])), incarnation=old.incarnation)
