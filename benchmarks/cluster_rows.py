@@ -1,7 +1,7 @@
 """Rows of shards in processes of their own: pulls and pushes beside raw TCP and Ray objects, in turns.
 
     python -m benchmarks.cluster_rows --rounds 30
-    pip install --target /tmp/ray ray && python -m benchmarks.cluster_rows --ray /tmp/ray
+    pip install --target /tmp/ray ray && PYTHONPATH=/tmp/ray python -m benchmarks.cluster_rows --ray
 
 Each system serves the same rows, Ray from actors, the others from the same processes. "tcp" is the least that
 a socket needs: keys as bytes, rows received into one array. "graphbox" pulls by `ShardClient`, whose rows
@@ -18,7 +18,6 @@ import os
 import socket
 import statistics
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -255,11 +254,10 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--rows", type=int, nargs="+", default=[128, 4096, 65_536])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--ray", type=Path, help="folder with Ray; without it Ray is left out")
+    parser.add_argument("--ray", action="store_true", help="measure Ray, too")
     asked = parser.parse_args()
     ray = None
-    if asked.ray is not None:
-        sys.path.append(str(asked.ray))
+    if asked.ray:
         actors, module = ray_actors(asked.shards)
         ray = (actors, module, module.get([each.process.remote() for each in actors]))
     rng = np.random.default_rng(0)
