@@ -45,7 +45,7 @@ _FIELDS = ("user", "item", "genre")
 Columns = dict[str, Any]
 
 
-def read_rows(folder: Path) -> Columns:
+def read_rows(folder: Path, window: int = _WINDOW) -> Columns:
     """Return the ratings in the order of time, with what the user liked before each."""
     genres = {row[0]: row[3].split(" ")[0] for row in _cells(folder / "ml-100k.item")}
     ratings = sorted(
@@ -55,7 +55,7 @@ def read_rows(folder: Path) -> Columns:
     columns: Columns = {name: [] for name in (*_FIELDS, "items", "genres", "clicked")}
     for user, item, rating, _ in ratings:
         before = liked.setdefault(user, [])
-        last = before[-_WINDOW:]
+        last = before[-window:]
         values = (user, item, genres[item], list(last), [genres[each] for each in last], float(rating) >= 4)
         for name, value in zip(columns, values, strict=True):
             columns[name].append(value)
@@ -75,7 +75,7 @@ def _cells(path: Path) -> list[list[str]]:
         return list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
 
 
-def run_file(seed: int) -> Columns:
+def run_file(seed: int, window: int = _WINDOW) -> Columns:
     """Return the run file of graphbox's models."""
     sizes = {"task": "click", "dim": _DIM, "hidden": list(_HIDDEN)}
     pairs = [{"history": "items", "target": "item"}, {"history": "genres", "target": "genre"}]
@@ -103,7 +103,7 @@ def run_file(seed: int) -> Columns:
                 "kind": "din",
                 **sizes,
                 "interests": pairs,
-                "window": _WINDOW,
+                "window": window,
                 "attention": list(_ATTENTION),
             },
         },

@@ -1,12 +1,13 @@
-"""Training rate of SASRec beside a plain PyTorch loop of the same model, on sequences of events.
+"""Training rate of a model of sequences beside a plain PyTorch loop of the same model.
 
-    python -m benchmarks.train_sequences --beauty FOLDER --json
+    python -m benchmarks.train_sequences --beauty FOLDER [--kind gru4rec] --json
 
 The peer is what tutorials write: windows padded at the end to ``window`` events, one tensor of rows in a
-`torch.nn.Embedding`, `torch.nn.functional.scaled_dot_product_attention`, Adam for everything, the loss over
-the events that are there. Both have the same sizes, batches of as many histories, the same candidates and the
-same loss, whose value is compared on equal rows and parameters before anything is timed. Rates are events a
-second, padding not counted, of some batches in turns; the ratio is the median of the rounds' ratios.
+`torch.nn.Embedding`, `torch.nn.functional.scaled_dot_product_attention` (`sasrec`) or `torch.nn.GRU`
+(`gru4rec`), Adam for everything, the loss over the events that are there. Both have the same sizes, batches
+of as many histories, the same candidates and the same loss, whose value is compared on equal rows and
+parameters before anything is timed. Rates are events a second, padding not counted, of some batches in
+turns; the ratio is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.plain_networks import plain_sequence_network
 from benchmarks.quality_data.beauty import DATA_SET, events_of_sequences
 from graphbox import __version__
-from graphbox.config import SASRecConfig, load_config
-from graphbox.models.sasrec import SASRec
+from graphbox.config import GRU4RecConfig, SASRecConfig, load_config
 from graphbox.pipeline import run_pipeline
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import GraphView, NextSplit
@@ -37,6 +38,11 @@ from graphbox.train.sequences.trainer import SequenceTrainer
 from graphbox.workspace import Workspace
 
 _ROUNDS, _BATCHES = 5, 8
+_CONFIGS: dict[str, SASRecConfig | GRU4RecConfig] = {
+    "sasrec": SASRecConfig(kind="sasrec", task="next"),
+    "gru4rec": GRU4RecConfig(kind="gru4rec", task="next"),
+}
+"""Models with their defaults, by kind."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,9 @@ class PlainLoop:
         config: of the model.
     """
 
-    def __init__(self, trainer: SequenceTrainer, config: SASRecConfig) -> None:
+    def __init__(self, trainer: SequenceTrainer, config: SASRecConfig | GRU4RecConfig) -> None:
         self._trainer, self._config = trainer, config
-        self.network = SASRec(
-            config.dim, config.window, layers=config.layers, heads=config.heads, dropout=config.dropout
-        )
+        self.network = plain_sequence_network(config)
         self.network.load_state_dict(trainer.network.state_dict())
         rows = trainer.item_rows().clone()
         self.rows = nn.Embedding(rows.shape[0], rows.shape[1], _weight=rows)
@@ -90,8 +94,7 @@ class PlainLoop:
 
     def loss(self, batch: PaddedBatch) -> Tensor:
         """Return the mean cross-entropy of what follows each event, against the drawn candidates."""
-        shape = tuple(batch.items.shape)
-        made = self.network(self.rows(batch.items).view(-1, self._config.dim), [(shape[0], shape[1])])
+        made = self.network(self.rows(batch.items)).view(-1, self._config.dim)
         there = batch.targets.view(-1) >= 0
         vectors, targets = made[there], batch.targets.view(-1)[there]
         logits = vectors @ self.rows(batch.candidates).T
@@ -114,7 +117,9 @@ class PlainLoop:
         return int((batch.targets >= 0).sum())
 
 
-def trainer_of(folder: Path, scratch: Path, config: SASRecConfig, seed: int) -> SequenceTrainer:
+def trainer_of(
+    folder: Path, scratch: Path, config: SASRecConfig | GRU4RecConfig, seed: int
+) -> SequenceTrainer:
     """Import the events, split them, and return graphbox's trainer."""
     tables = scratch / "tables"
     tables.mkdir()
@@ -128,7 +133,9 @@ def trainer_of(folder: Path, scratch: Path, config: SASRecConfig, seed: int) -> 
     if not isinstance(split, NextSplit):
         raise TypeError(f"expected a split of a task next, received {type(split).__name__}")
     view = GraphView(data.graph, split, "train")
-    assignment = Assignment("sasrec", view, split, data.config.tasks["next"], seed, torch.get_num_threads())
+    assignment = Assignment(
+        config.kind, view, split, data.config.tasks["next"], seed, torch.get_num_threads()
+    )
     return SequenceTrainer(config, assignment)
 
 
@@ -165,6 +172,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--beauty", type=Path, required=True, help="folder of sequences.txt.gz")
+    parser.add_argument("--kind", choices=list(_CONFIGS), default="sasrec")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--batches", type=int, default=_BATCHES, help="of a round, of each system")
@@ -172,7 +180,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line, as always")
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
-    config = SASRecConfig(kind="sasrec", task="next")
+    config, case = _CONFIGS[asked.kind], f"beauty, {asked.kind}, defaults"
     with TemporaryDirectory() as scratch:
         trainer = trainer_of(asked.beauty, Path(scratch), config, asked.seed)
         trainer.begin_epoch(0)
@@ -185,7 +193,7 @@ def main() -> None:
     for number, system in enumerate((f"graphbox {__version__}", f"PyTorch {torch.__version__}, padded")):
         of_system = found[:, number].tolist()
         line = {
-            "case": "beauty, sasrec, defaults",
+            "case": case,
             "system": system,
             "threads": asked.threads,
             "unit": "events/s",
@@ -196,7 +204,7 @@ def main() -> None:
         }
         print(json.dumps(line), flush=True)
     ratio = {
-        "case": "beauty, sasrec, defaults: graphbox over PyTorch",
+        "case": f"{case}: graphbox over PyTorch",
         "ratio": round(statistics.median((found[:, 0] / found[:, 1]).tolist()), 2),
         "relative_difference_of_losses": float(f"{apart:.2g}"),
     }

@@ -30,6 +30,7 @@ from benchmarks.rmat import rmat
 from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MemoryConfig
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
+from graphbox.table.host_table import host_table
 from graphbox.train import Assignment, ClassifySplit, GraphView, make_split
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.classify import make_graph_network_trainer
@@ -120,7 +121,8 @@ def train(given: Input, memory: TrainingMemory, batch_size: int, batches: int) -
     view = GraphView(given.graph, given.split, "train")
     assignment = Assignment("sage", view, given.split, given.task, 0, 1, memory=memory)
     trainer = make_graph_network_trainer(config, assignment)
-    for table in trainer.tables().values():  # as after the first epoch over all nodes: each has its row
+    tables = [host_table(each, "figures of tiers") for each in trainer.tables().values()]
+    for table in tables:  # as after the first epoch over all nodes: each has its row
         for first in range(0, view.num_nodes("node"), _ROWS_AT_A_TIME):
             table.pull(np.arange(first, min(first + _ROWS_AT_A_TIME, view.num_nodes("node"))))
     rates, loss = [], 0.0
@@ -137,7 +139,7 @@ def train(given: Input, memory: TrainingMemory, batch_size: int, batches: int) -
     cpu = time.process_time() - cpu
     stages = assignment.clock.seconds()
     wall = sum(stages.values())
-    tables = [each.local.tier_statistics() for each in trainer.tables().values() if each.path is not None]
+    tiers = [each.tier_statistics() for each in tables if each.path is not None]
     line = {
         "rate": statistics.median(rates[1:]),
         "min": min(rates[1:]),
@@ -147,11 +149,11 @@ def train(given: Input, memory: TrainingMemory, batch_size: int, batches: int) -
         "cores": round(cpu / wall, 2),
         "stages": {name: round(each / wall, 3) for name, each in stages.items() if each},
     }
-    if tables:
-        hits, misses = sum(each.hits for each in tables), sum(each.misses for each in tables)
+    if tiers:
+        hits, misses = sum(each.hits for each in tiers), sum(each.misses for each in tiers)
         line["table_hit_rate"] = round(hits / (hits + misses), 3)
-    for table in trainer.tables().values():
-        table.local.close()
+    for table in tables:
+        table.close()
     return line
 
 

@@ -45,9 +45,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox import __version__
+from graphbox.config import load_config
 from graphbox.graph import Graph
-from graphbox.pipeline import run
-from graphbox.train import load_trained
+from graphbox.pipeline import run, run_pipeline
+from graphbox.pipeline.run_data import RunData
+from graphbox.train import Assignment, GraphView, load_trained
+from graphbox.train.assignment import make_trainer
 from graphbox.workspace import Workspace
 
 _DIM, _BATCH, _RECHUB_BATCH, _K = 64, 1024, 128, 20
@@ -177,20 +180,25 @@ def run_file(seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def write_run(ratings: Ratings, seed: int, settings: dict[str, Any], folder: Path) -> None:
+    """Write the tables of graphbox's model and its run file, run.yaml."""
+    pq.write_table(pa.table(ratings.users), folder / "users.parquet")
+    pq.write_table(pa.table(ratings.movies), folder / "movies.parquet")
+    links = [(name, ratings.links[name]) for name in _PARTS]
+    columns = {
+        "source": [ratings.users["id"][user] for _, each in links for user in each[:, 0]],
+        "target": [ratings.movies["id"][movie] for _, each in links for movie in each[:, 1]],
+        "part": [name for name, each in links for _ in each],
+    }
+    pq.write_table(pa.table(columns), folder / "ratings.parquet")
+    (folder / "run.yaml").write_text(json.dumps(run_file(seed, settings)))
+
+
 def graphbox_scores(ratings: Ratings, seed: int, settings: dict[str, Any]) -> tuple[Float, float]:
     """Return the scores of all users and movies, and the links learnt in a second of the training."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        pq.write_table(pa.table(ratings.users), folder / "users.parquet")
-        pq.write_table(pa.table(ratings.movies), folder / "movies.parquet")
-        links = [(name, ratings.links[name]) for name in _PARTS]
-        columns = {
-            "source": [ratings.users["id"][user] for _, each in links for user in each[:, 0]],
-            "target": [ratings.movies["id"][movie] for _, each in links for movie in each[:, 1]],
-            "part": [name for name, each in links for _ in each],
-        }
-        pq.write_table(pa.table(columns), folder / "ratings.parquet")
-        (folder / "run.yaml").write_text(json.dumps(run_file(seed, settings)))
+        write_run(ratings, seed, settings, folder)
         workspace = Workspace(folder / "workspace")
         report = run(folder / "run.yaml", (), workspace)
         trained = load_trained(report.path, "towers")
@@ -445,6 +453,34 @@ def popularity_scores(ratings: Ratings, seed: int) -> tuple[Float, float]:
     return np.tile((counts + ties).astype(np.float32), (len(ratings.new_users), 1)), math.nan
 
 
+def rates_in_turns(ratings: Ratings, seed: int, settings: dict[str, Any], rounds: int) -> Float:
+    """Return links per CPU second of graphbox and of the plain loop, an epoch of each in turns: [rounds, 2].
+
+    Their networks are not the same: graphbox's has a learnt temperature and leaves rows out.
+    """
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_run(ratings, seed, settings, folder)
+        workspace = Workspace(folder / "workspace")
+        report = run_pipeline(load_config(folder / "run.yaml"), workspace, until="split")
+        data = RunData.open(workspace, report.run)
+        config, split = data.config.models["towers"], data.split("watch")
+        view = GraphView(data.graph, split, "train")
+        trainer = make_trainer(config, Assignment("towers", view, split, data.config.tasks["watch"], seed, 1))
+        plain = plain_peer(ratings, *_PLAIN_SETTINGS[0], seed)
+
+        def learn(epoch: int) -> None:
+            for batch in range(trainer.begin_epoch(epoch)):
+                trainer.train_batch(epoch, batch)
+
+        found = np.zeros((rounds + 1, 2), np.float32)  # of which the first warms up
+        for turn, place in np.ndindex(found.shape):
+            began = time.process_time()
+            plain.learn() if place else learn(turn)
+            found[turn, place] = len(ratings.links["train"]) / (time.process_time() - began)
+        return found[1:]
+
+
 def main() -> None:
     """Train all on the same links and print what they reach."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -453,10 +489,22 @@ def main() -> None:
     parser.add_argument("--settings", type=json.loads, default={}, help="JSON, of graphbox's models")
     parser.add_argument("--systems", nargs="+", help="which to train (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--rates", type=int, metavar="ROUNDS", help="only compare rates with the plain loop")
     arguments = parser.parse_args()
     given = arguments.settings
     sys.path.append(str(arguments.peers))
     torch.set_num_threads(1)
+    if arguments.rates:
+        ratings = read_ratings(
+            arguments.peers / "recbole" / "dataset_example" / "ml-100k", arguments.seeds[0]
+        )
+        found = rates_in_turns(ratings, arguments.seeds[0], given, arguments.rates)
+        links_per_s = dict(
+            zip(("graphbox", "plain loop"), np.median(found, axis=0).round().tolist(), strict=True)
+        )
+        ratio = round(float(np.median(found[:, 0] / found[:, 1])), 2)
+        print(json.dumps({"links per CPU second": links_per_s, "ratio": ratio, "repeats": arguments.rates}))
+        return
     systems: dict[str, Callable[[Ratings, int], tuple[Float, float]]] = {
         "popularity": popularity_scores,
         "graphbox": lambda ratings, seed: graphbox_scores(ratings, seed, given),

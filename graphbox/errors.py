@@ -14,6 +14,7 @@
     │   └── UnsupportedError         exit 5   HTTP 501   the backend is there but cannot do this
     ├── GateError                    exit 6   HTTP 409   a quality gate refused the result
     ├── ConflictError                exit 1   HTTP 409   something else holds or already has this
+    │   └── ShardReplacedError       exit 1   HTTP 409   another process has the rows of a shard by now
     ├── TimeLimitError               exit 1   HTTP 504   waited for something that did not come
     ├── ProcessLostError             exit 1   HTTP 500   another process of the same training ended
     └── InterruptedRunError          exit 75  HTTP 503   stopped on request; the run can be resumed
@@ -138,6 +139,10 @@ class ConflictError(GraphboxError):
     """Something else holds, or already has, what was asked for."""
 
     http_status = 409
+
+
+class ShardReplacedError(ConflictError):
+    """A shard was asked that has a successor, or may have one by now."""
 
 
 class TimeLimitError(GraphboxError):

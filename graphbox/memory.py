@@ -17,7 +17,10 @@ _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 _M_MMAP_THRESHOLD = -3
+_M_TRIM_THRESHOLD = -1
 _MAPPED_BLOCK_BYTES = 1 << 20
+_LARGEST_MESSAGE_BYTES = 64 << 20
+_KEPT_BYTES = 1 << 30
 _MEMORY_INFO = Path("/proc/meminfo")
 _CONTROL_GROUPS = Path("/proc/self/cgroup")
 _CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
@@ -105,6 +108,19 @@ def _malloc_trim() -> Callable[[int], int] | None:
     except (OSError, AttributeError):
         return None
     return trim
+
+
+def keep_freed_messages() -> None:
+    """Let the heap keep freed blocks of up to 64 MiB, 1 GiB of them, where the C library can (glibc).
+
+    Messages of some megabytes come and go all the time in a process that exchanges rows: as mapped blocks
+    each would be given back to the system, and all its pages be made anew for the next one, which takes about
+    as long as the message. What :func:`release_free_pages` is called for is given back all the same.
+    """
+    if _malloc_trim() is not None:  # which sets another threshold when it is looked up
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MESSAGE_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def available_bytes() -> int:

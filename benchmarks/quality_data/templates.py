@@ -105,6 +105,14 @@ ORIGINS: tuple[Origin, ...] = (
         {"cora": "0.0005", "imdb": "0.0005"},
     ),
     Origin(
+        "gnn",
+        "layer for links between nodes without features",
+        "lightgcn; `residual` compared after 20 epochs",
+        ("wiki", "collegemsg", "beauty"),
+        "He et al., SIGIR 2020; python -m benchmarks.link_layers",
+        dict.fromkeys(("wiki", "collegemsg", "beauty"), "lightgcn; `residual` compared after 20 epochs"),
+    ),
+    Origin(
         "lightgcn",
         "temperature",
         "0.1, 0.15, 0.22 and 0.32 compared after 5 epochs",

@@ -25,8 +25,10 @@ class DataFacts:
         edges: number of edges, reverse edge types left out.
         pairs: number of pairs of nodes that an edge joins, in either direction.
         node_types: number of node types that edges join.
-        features: whether the nodes of the task have features to read.
+        features: whether the nodes of the task have features to read; of links, whether any node has that
+            edges join.
         labels: nodes of the training part with a known class; 0: the task has no classes.
+        links: links of the training part; 0: the task is about none.
         validation: nodes of the validation part with a known class, its links, or the events to predict.
         classes: number of classes.
         homophily: share of the edges between two labelled nodes of the training part that have a class in
@@ -40,6 +42,7 @@ class DataFacts:
     node_types: int = 1
     features: bool = False
     labels: int = 0
+    links: int = 0
     validation: int = 0
     classes: int = 0
     homophily: float | None = None

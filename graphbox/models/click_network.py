@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
+from graphbox.models.dropout import Dropout
 from graphbox.table import EmbeddingTable, Table, TableEmbeddingBag
+from graphbox.table.host_table import host_table
 from graphbox.table.module import TableModule
 
 
@@ -81,7 +83,7 @@ class ClickNetwork(nn.Module, ABC):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the tables of this process that keep the rows, by name."""
-        return {name: self._table(name).local for name in self.bags}
+        return {name: host_table(self._table(name), "a model of clicks") for name in self.bags}
 
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""
@@ -142,6 +144,6 @@ def feed_forward(inputs: int, hidden: Sequence[int], dropout: float) -> nn.Seque
     """Return layers with rectifiers and dropout between them, from ``inputs`` to ``hidden[-1]`` numbers."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        layers += [nn.Linear(inputs, width), nn.ReLU(), Dropout(dropout)]
         inputs = width
     return nn.Sequential(*layers)

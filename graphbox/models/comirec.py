@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from graphbox.models.dropout import dropout
 from graphbox.models.sequence_blocks import SequenceNetwork, Shapes, blocks_of, initialize, rows_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ComiRec(SequenceNetwork):
 
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
         """See :meth:`SequenceNetwork.forward`."""
-        entered = functional.dropout(rows, self.dropout, self.training)
+        entered = dropout(rows, self.dropout, self.training)
         events = blocks_of(entered, shapes)
         placed = rows_of([each + self.positions[: each.shape[1]] for each in events])
         logits = blocks_of(self.second(torch.tanh(self.first(placed))), shapes)

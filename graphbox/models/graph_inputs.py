@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphbox.models.dropout import dropout
 from graphbox.models.features import FeatureEncoder, FeatureSizes
 from graphbox.table import Table, TableEmbedding
 
@@ -189,7 +190,7 @@ class NodeInputs(nn.Module):
         )
 
     def _dropped(self, values: Tensor) -> Tensor:
-        return functional.dropout(values, self._input_dropout, self.training)
+        return dropout(values, self._input_dropout, self.training)
 
 
 def _glorot(size: int, dim: int) -> nn.Parameter:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.dropout import dropout
 from graphbox.models.edge_inputs import EdgeInputs
 from graphbox.models.edge_sums import EdgeSums
 from graphbox.models.padded_layers import (
@@ -283,7 +284,7 @@ class PersonalizedPropagation(GraphLayer):
             source, _, target = relation
             weight = edges[relation].weight
             if weight is not None and self._dropout:
-                weight = nn.functional.dropout(weight, self._dropout, self.training)
+                weight = dropout(weight, self._dropout, self.training)
             arrived = edges[relation].sums(vectors[source], len(vectors[target]), weight)
             sums[target] = sums[target] + arrived if target in sums else arrived
         return {

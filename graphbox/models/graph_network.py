@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.graph.schema import EdgeType
+from graphbox.models.dropout import dropout
 from graphbox.models.edge_inputs import EdgeSizes
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, input_modules
 from graphbox.models.graph_layers import Edges, GraphLayer, PaddedLayerInputs
@@ -194,4 +195,4 @@ class GraphNetwork(nn.Module):
         return normalized
 
     def _dropped(self, values: Tensor) -> Tensor:
-        return functional.dropout(values, self.shape.dropout, self.training)
+        return dropout(values, self.shape.dropout, self.training)

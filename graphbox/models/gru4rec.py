@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-from torch.nn import functional
 
+from graphbox.models.dropout import dropout
 from graphbox.models.sequence_blocks import SequenceNetwork, Shapes, blocks_of, initialize, rows_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class GRU4Rec(SequenceNetwork):
 
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
         """See :meth:`SequenceNetwork.forward`."""
-        entered = functional.dropout(rows, self.dropout, self.training)
+        entered = dropout(rows, self.dropout, self.training)
         hidden = [self.recurrent(each)[0] for each in blocks_of(entered, shapes)]
-        left = functional.dropout(rows_of(hidden), self.dropout, self.training)
+        left = dropout(rows_of(hidden), self.dropout, self.training)
         vectors: Tensor = self.output(left)
         return vectors

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from graphbox.models.dropout import dropout
 from graphbox.models.sequence_blocks import SequenceNetwork, Shapes, blocks_of, initialize, rows_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class SASRec(SequenceNetwork):
     def forward(self, rows: Tensor, shapes: Shapes) -> Tensor:
         """See :meth:`SequenceNetwork.forward`."""
         placed = [each + self.positions[: each.shape[1]] for each in blocks_of(rows, shapes)]
-        hidden = functional.dropout(rows_of(placed), self.dropout, self.training)
+        hidden = dropout(rows_of(placed), self.dropout, self.training)
         for block in self.blocks:
             hidden = block(hidden, shapes)
         normed: Tensor = self.norm(hidden)
@@ -77,16 +78,16 @@ class AttentionBlock(nn.Module):
         """Return the vectors of events: float32 [events, dim]; see :meth:`SequenceNetwork.forward`."""
         projected = blocks_of(self.queries_keys_values(self.attention_norm(hidden)), shapes)
         attended = self.attended(rows_of([self._attend(each) for each in projected]))
-        hidden = hidden + functional.dropout(attended, self.dropout, self.training)
+        hidden = hidden + dropout(attended, self.dropout, self.training)
         inner = functional.gelu(self.first(self.layers_norm(hidden)))
-        inner = functional.dropout(inner, self.dropout, self.training)
-        return hidden + functional.dropout(self.second(inner), self.dropout, self.training)
+        inner = dropout(inner, self.dropout, self.training)
+        return hidden + dropout(self.second(inner), self.dropout, self.training)
 
     def _attend(self, projected: Tensor) -> Tensor:
         """Return what events of a block see of those so far: [n, L, dim], of [n, L, 3 * dim]."""
         count, length, width = projected.shape
         parts = projected.view(count, length, 3, self.heads, width // (3 * self.heads))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        dropout = self.dropout if self.training else 0.0
-        seen = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+        share = self.dropout if self.training else 0.0
+        seen = functional.scaled_dot_product_attention(query, key, value, dropout_p=share, is_causal=True)
         return seen.transpose(1, 2).reshape(count, length, width // 3)

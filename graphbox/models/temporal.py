@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from graphbox.models.dropout import Dropout
 from graphbox.models.recent import FADING_EVENTS, RecentEvents, RecentView, count_in
 from graphbox.table import Table
 from graphbox.table.module import TableEmbedding
@@ -117,12 +118,12 @@ class TemporalLinkScorer(nn.Module):
         self.kind = nn.Embedding(kinds + 1, dim)
         ages = 3 + 4 * _FREQUENCIES
         self.event = nn.Linear(ages + _COUNT_DIM + (0 if rows is None else rows.dim), dim)
-        self.mixed = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim, dim), nn.ReLU())
+        self.mixed = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(dim, dim), nn.ReLU())
         self.weight = nn.Linear(dim, _POOLS)
         self.head = nn.Sequential(
             nn.Linear((2 * _POOLS + 1) * dim + _PAIR_NUMBERS, dim),
             nn.ReLU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(dim, 1),
         )
 

@@ -269,6 +269,14 @@ class DeviceTable(DeviceRows):
         """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
         return DeviceLookup(self, keys, bags)
 
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the table below: see :meth:`EmbeddingTable.reference`."""
+        return self._table.reference()
+
+    def check_reference(self, state: object) -> None:
+        """Compare the table below: see :meth:`EmbeddingTable.check_reference`."""
+        self._table.check_reference(state)
+
     # --- Ahead
 
     def prefetch(self, keys: Any) -> DevicePrefetch:

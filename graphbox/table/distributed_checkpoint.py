@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,24 +31,35 @@ def save_sharded(table: EmbeddingTable, path: Path, processes: ProcessGroup, nam
         saving.enter_context(table._saving)
         folder = ""
         if processes.is_first:
-            folder = str(saving.enter_context(atomic_folder(path, is_checkpoint, "a checkpoint")))
-        beside = Path(processes.tell(f"{name}: place", folder))
-        own = _folder_of(beside, processes.rank)
+            folder = str(saving.enter_context(checkpoint_in_parts(path, processes.size)))
+        own = part_of_checkpoint(Path(processes.tell(f"{name}: place", folder)), processes.rank)
         own.mkdir()
         write_checkpoint(CheckpointOf(table, own, "full"))
         processes.barrier(f"{name}: rows", timeout_seconds=FILES_TIMEOUT_SECONDS)
-        if processes.is_first:
-            _put_together(beside, processes.size)
     processes.barrier(f"{name}: checkpoint", timeout_seconds=FILES_TIMEOUT_SECONDS)
 
 
-def _folder_of(beside: Path, rank: int) -> Path:
-    return beside / f"rank-{rank}"
+@contextmanager
+def checkpoint_in_parts(path: Path, size: int) -> Iterator[Path]:
+    """Yield a folder for the checkpoints of all parts of a table, which become one when the block ends.
+
+    Args:
+        path: of the checkpoint, see :func:`graphbox.table.atomic_folder.atomic_folder`.
+        size: how many parts there are; each has a checkpoint at :func:`part_of_checkpoint`.
+    """
+    with atomic_folder(path, is_checkpoint, "a checkpoint") as beside:
+        yield beside
+        _put_together(beside, size)
+
+
+def part_of_checkpoint(beside: Path, number: int) -> Path:
+    """Return the folder of a part of a table."""
+    return beside / f"part-{number}"
 
 
 def _put_together(beside: Path, size: int) -> None:
-    """Make one checkpoint of those of all ranks: their files, and a manifest that lists them."""
-    folders = [_folder_of(beside, rank) for rank in range(size)]
+    """Make one checkpoint of those of all parts: their files, and a manifest that lists them."""
+    folders = [part_of_checkpoint(beside, number) for number in range(size)]
     manifests = [read_manifest(folder) for folder in folders]
     parts: list[Part] = []
     live = b""

@@ -34,24 +34,51 @@ def owners_of(keys: Tensor, processes: int) -> Tensor:
     return (_shifted(mixed, 32) * processes + (((mixed & _LOW) * processes) >> 32)) >> 32
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class DividedKeys:
+    """The different keys of a batch, in the order of their owners.
+
+    Attributes:
+        places: int64 [keys], where each key of the batch is among the different ones.
+        different: int64 [different keys], those of the first owner first, each owner's in ascending order.
+        counts: how many of those each owner has.
+    """
+
+    places: Tensor
+    different: Tensor
+    counts: list[int]
+
+    @classmethod
+    def of(cls, keys: Tensor, owners: int) -> DividedKeys:
+        """Divide keys.
+
+        Args:
+            keys: int64 [n].
+            owners: how many there are.
+        """
+        different, places = torch.unique(keys, return_inverse=True)
+        owner_of = owners_of(different, owners)
+        order = torch.argsort(owner_of, stable=True)
+        place_of = torch.empty_like(order)
+        place_of[order] = torch.arange(len(order), device=order.device)
+        counts: list[int] = torch.bincount(owner_of, minlength=owners).tolist()
+        return cls(place_of[places], different[order], counts)
+
+
 @dataclass(eq=False)
 class KeyExchange:
     """The keys of a batch at their owners.
 
     Attributes:
         number: of the exchanges of the table, the same in all processes.
-        places: int64 [keys], where each key of this process is among the different ones.
-        different: int64 [different keys], in the order of their owners.
-        sends: how many of those each process has.
+        divided: the keys of this process.
         receives: how many keys come from each process.
         owned: int64 [sum of receives], keys of this process that any process asked for, in their order.
         slots: where their rows are in the table of this process, as that says it; None: they were not pulled.
     """
 
     number: int
-    places: Tensor
-    different: Tensor
-    sends: list[int]
+    divided: DividedKeys
     receives: list[int]
     owned: Tensor
     slots: Any = None
@@ -66,26 +93,20 @@ class KeyExchange:
             number: see the attribute.
             keys: int64 [n], on the device of the tables.
         """
-        different, places = torch.unique(keys, return_inverse=True)
-        owners = owners_of(different, processes.size)
-        order = torch.argsort(owners, stable=True)
-        place_of = torch.empty_like(order)
-        place_of[order] = torch.arange(len(order), device=order.device)
-        different = different[order]
-        sends: list[int] = torch.bincount(owners, minlength=processes.size).tolist()
-        counts = processes.exchange(f"{name}: numbers of keys", np.array(sends, np.int64)[:, None])
+        divided = DividedKeys.of(keys, processes.size)
+        counts = processes.exchange(f"{name}: numbers of keys", np.array(divided.counts, np.int64)[:, None])
         receives: list[int] = counts[:, 0].tolist()
-        owned = processes.all_to_all(f"{name}: keys", different, sends, receives)
-        return cls(number, place_of[places], different, sends, receives, owned)
+        owned = processes.all_to_all(f"{name}: keys", divided.different, divided.counts, receives)
+        return cls(number, divided, receives, owned)
 
     def fetch(self, processes: ProcessGroup, name: str, rows: Tensor) -> Tensor:
         """Return the row of each key of this process, given those of ``owned``: [keys, dim]."""
-        came = processes.all_to_all(f"{name}: rows", rows, self.receives, self.sends)
-        return came[self.places]
+        came = processes.all_to_all(f"{name}: rows", rows, self.receives, self.divided.counts)
+        return came[self.divided.places]
 
     def deliver(self, processes: ProcessGroup, name: str, rows: Tensor) -> Tensor:
-        """Return what came for ``owned``, given the rows of ``different``: [owned, dim]."""
-        return processes.all_to_all(f"{name}: gradients", rows, self.sends, self.receives)
+        """Return what came for ``owned``, given the rows of the different keys: [owned, dim]."""
+        return processes.all_to_all(f"{name}: gradients", rows, self.divided.counts, self.receives)
 
 
 def _signed(value: int) -> int:

@@ -1,25 +1,40 @@
-"""Lookups of torch modules in tables that are divided among processes."""
+"""Lookups of torch modules in tables whose rows are in other processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from graphbox.table.distributed_keys import KeyExchange
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.ordered_sum import sum_of_equal
+from graphbox.table.protocol import Table
 
-if TYPE_CHECKING:
-    from graphbox.table.distributed_table import ShardedTable
+ExchangeT = TypeVar("ExchangeT")
+
+
+ExchangeT_co = TypeVar("ExchangeT_co", covariant=True)
+
+
+class ExchangedTable(Table, Protocol[ExchangeT_co]):
+    """A table that says who has the rows of a lookup, so that its push need not find out again."""
+
+    def pull_exchange(self, keys: Tensor, *, create: bool) -> tuple[ExchangeT_co, Tensor]:
+        """Return the rows of keys, float32 [keys, dim], and who has which.
+
+        Args:
+            keys: int64 [keys].
+            create: give unknown keys a row.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedLookup:
-    """Keys of one table in several processes, and how their rows are summed.
+class ShardedLookup(Generic[ExchangeT]):
+    """Keys of one table in other processes, and how their rows are summed.
 
     Attributes:
         table: where the rows are.
@@ -27,35 +42,35 @@ class ShardedLookup:
         bags: None: each key's row by itself.
     """
 
-    table: ShardedTable
+    table: ExchangedTable[ExchangeT]
     keys: Tensor
     bags: KeyBags | None = None
 
-    def pull(self, *, create: bool = True) -> ShardedRows:
+    def pull(self, *, create: bool = True) -> ShardedRows[ExchangeT]:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
         exchange, rows = self.table.pull_exchange(self.keys, create=create)
         return ShardedRows(self, rows if self.bags is None else _bag_sums(rows, self.bags), exchange)
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedRows:
+class ShardedRows(Generic[ExchangeT]):
     """Result of a lookup in a sharded table.
 
     Attributes:
         lookup: the lookup itself.
         values: float32 [results, dim].
-        exchange: owners of the keys, for the push.
+        exchange: who has the keys, for the push.
     """
 
-    lookup: ShardedLookup
+    lookup: ShardedLookup[ExchangeT]
     values: Tensor
-    exchange: KeyExchange
+    exchange: ExchangeT
 
     def tensor(self) -> Tensor:
         """Return the results: float32 [results, dim]."""
         return self.values.detach()
 
-    def gradient(self, number: int, of_results: Tensor) -> ShardedGradient:
+    def gradient(self, number: int, of_results: Tensor) -> ShardedGradient[ExchangeT]:
         """Return the gradient of the rows from that of the results."""
         values = of_results.detach().to(self.values.device, torch.float32)
         bags = self.lookup.bags
@@ -69,7 +84,7 @@ class ShardedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedGradient:
+class ShardedGradient(Generic[ExchangeT]):
     """The gradient of the rows of a lookup.
 
     Attributes:
@@ -81,12 +96,12 @@ class ShardedGradient:
     """
 
     number: int
-    table: ShardedTable
+    table: ExchangedTable[ExchangeT]
     keys: Tensor
     values: Tensor
-    exchange: KeyExchange | None
+    exchange: ExchangeT | None
 
-    def joined(self, others: Sequence[ShardedGradient]) -> ShardedGradient:
+    def joined(self, others: Sequence[ShardedGradient[ExchangeT]]) -> ShardedGradient[ExchangeT]:
         """Return it and others of the same table, which come after it, as one."""
         parts = [self, *others]
         return replace(
@@ -96,7 +111,7 @@ class ShardedGradient:
             exchange=None,
         )
 
-    def scaled(self, factor: float) -> ShardedGradient:
+    def scaled(self, factor: float) -> ShardedGradient[ExchangeT]:
         """Return a multiple of it, in memory of its own."""
         return replace(self, values=self.values * factor)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -15,13 +14,13 @@ from torch import Tensor
 
 from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
 from graphbox.native import Int64Array, integer_array, is_torch
-from graphbox.table.arguments import float32_rows, writable_rows
+from graphbox.table.arguments import writable_rows
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS, ProcessGroup
 from graphbox.table.distributed_checkpoint import save_sharded
 from graphbox.table.distributed_keys import KeyExchange
 from graphbox.table.distributed_lookup import ShardedGradient, ShardedLookup
-from graphbox.table.ordered_sum import sum_of_equal
-from graphbox.table.policy import CountAdmission, show_counts
+from graphbox.table.keyed_gradients import GradientReader, KeyedGradients
+from graphbox.table.policy import CountAdmission
 from graphbox.table.settings import table_settings
 from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
@@ -33,28 +32,6 @@ if TYPE_CHECKING:
 
 _WHOLE, _IN_PARTS, _REFUSED = range(3)
 """Gradients of a process in a push: for all keys of one exchange; others; refused, as one is not finite."""
-
-
-@dataclass(frozen=True)
-class _Gradients:
-    """Gradients of a process.
-
-    Attributes:
-        keys: int64 [n], where this process has its rows.
-        values: float32 [n, dim].
-        counts: float32 [n, 1 or 2], shows, and clicks where the table counts them; None: it counts nothing.
-        exchange: which pulled just these keys; None: none did.
-    """
-
-    keys: Tensor
-    values: Tensor
-    counts: Tensor | None
-    exchange: KeyExchange | None = None
-
-    def take(self, chosen: Tensor) -> _Gradients:
-        """Return those at which ``chosen``, bool [n], is true."""
-        counts = None if self.counts is None else self.counts[chosen]
-        return _Gradients(self.keys[chosen], self.values[chosen], counts)
 
 
 class ShardedTable:
@@ -103,6 +80,7 @@ class ShardedTable:
         self.processes = processes
         self.name = name
         self.average_gradients = bool(average_gradients)
+        self._reader = GradientReader(self.local, self.device)
         self._exchanges = 0
         self._skipped = 0
         with processes.failing():
@@ -121,7 +99,7 @@ class ShardedTable:
     @property
     def local(self) -> EmbeddingTable:
         """The table of this process that keeps its rows; no collective."""
-        return self._rows.local
+        return self._rows if isinstance(self._rows, EmbeddingTable) else self._rows.local
 
     @property
     def is_collective(self) -> bool:
@@ -191,11 +169,7 @@ class ShardedTable:
             ProcessLostError: another process has ended or failed.
             TimeLimitError: another process did not come.
         """
-        wanted = self._keys(keys)
-        self.local._check_counted(shows, clicks)
-        gradients = self._gradients(grads, (*wanted.shape, self.dim))
-        counts = self._own_counts(wanted.shape, shows, clicks)
-        self._push([_Gradients(wanted.reshape(-1), gradients, counts)], "push")
+        self._push([self._reader.read(self._keys(keys), grads, shows, clicks)], "push")
 
     def contains(self, keys: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return whether each key has a row: bool [*keys.shape]."""
@@ -272,9 +246,17 @@ class ShardedTable:
         """Return keys of a module's lookup as it is done here: int64 where this process has its rows."""
         return self._rows.lookup_keys(keys, name)
 
-    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> ShardedLookup:
+    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> ShardedLookup[KeyExchange]:
         """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
         return ShardedLookup(self, keys, bags)
+
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the rows of this process; no collective."""
+        return self.local.reference()
+
+    def check_reference(self, state: object) -> None:
+        """Compare the rows of this process: see :meth:`EmbeddingTable.check_reference`; no collective."""
+        self.local.check_reference(state)
 
     def pull_exchange(self, keys: Tensor, *, create: bool) -> tuple[KeyExchange, Tensor]:
         """Return the rows of keys, float32 [keys, dim], and which process has which.
@@ -285,7 +267,7 @@ class ShardedTable:
         """
         return self._pull(keys, create, "look up")
 
-    def learn(self, gradients: Sequence[ShardedGradient]) -> None:
+    def learn(self, gradients: Sequence[ShardedGradient[KeyExchange]]) -> None:
         """Apply the gradients of lookups, in their order; none where this process has none.
 
         Raises:
@@ -293,7 +275,7 @@ class ShardedTable:
                 not skipped; none was applied.
         """
         parts = [
-            _Gradients(each.keys, each.values, self._own_counts(each.keys.shape, None, None), each.exchange)
+            KeyedGradients(each.keys, each.values, self._reader.counts_of(each.keys.shape), each.exchange)
             for each in gradients
         ]
         self._push(parts, "learn")
@@ -349,15 +331,6 @@ class ShardedTable:
             return self._rows.lookup_keys(keys, "keys")
         return torch.from_numpy(integer_array(keys, "keys", dimensions=None)).to(self.device)
 
-    def _gradients(self, grads: Any, shape: tuple[int, ...]) -> Tensor:
-        if isinstance(grads, Tensor) and grads.device == self.device and self.device.type != "cpu":
-            if grads.dtype != torch.float32 or tuple(grads.shape) != shape:
-                raise UsageError(
-                    f"expected float32 {shape}, received {grads.dtype} {tuple(grads.shape)}", where="grads"
-                )
-            return grads.detach().reshape(-1, self.dim)
-        return torch.from_numpy(float32_rows(grads, "grads", shape)).to(self.device)
-
     def _exchange(self, keys: Tensor, name: str) -> KeyExchange:
         self._exchanges += 1
         return KeyExchange.of(self.processes, name, self._exchanges, keys)
@@ -372,24 +345,10 @@ class ShardedTable:
                 rows = self._rows.pull(exchange.owned, create=False)
         return exchange, exchange.fetch(self.processes, name, rows)
 
-    @property
-    def _counts_shows(self) -> bool:
-        return self.local.policies.score is not None or self.local._native.optimizer.mean_gradient
-
-    def _own_counts(self, shape: tuple[int, ...], shows: Any, clicks: Any) -> Tensor | None:
-        """Return what the table counts of each key beside its gradient: float32 [keys, 1 or 2], or None."""
-        if not self._counts_shows:
-            return None
-        columns = [np.ones(shape) if shows is None else show_counts(shows, "shows", shape)]
-        if self.local.policies.score is not None:
-            columns.append(np.zeros(shape) if clicks is None else show_counts(clicks, "clicks", shape))
-        flat = [np.asarray(each, np.float32).reshape(-1) for each in columns]
-        return torch.from_numpy(np.stack(flat, axis=1)).to(self.device)
-
-    def _push(self, given: Sequence[_Gradients], operation: str) -> None:
+    def _push(self, given: Sequence[KeyedGradients[KeyExchange]], operation: str) -> None:
         """Apply gradients of this process and of the others."""
         name = self._named(operation)
-        whole = given[0] if len(given) == 1 else self._joined(given)
+        whole = self._reader.joined(given)
         refused = None
         is_finite = torch.isfinite(whole.values).all(dim=1)
         if not bool(is_finite.all()):
@@ -408,31 +367,9 @@ class ShardedTable:
             exchange = self._exchange(whole.keys, name)
         self._apply(exchange, whole, name)
 
-    def _joined(self, given: Sequence[_Gradients]) -> _Gradients:
-        counts = [each.counts for each in given if each.counts is not None]
-        if self._counts_shows and not counts:
-            columns = 2 if self.local.policies.score is not None else 1
-            counts = [torch.zeros(0, columns, device=self.device)]
-        nothing = torch.zeros(0, dtype=torch.int64, device=self.device)
-        return _Gradients(
-            torch.cat([nothing, *(each.keys for each in given)]),
-            torch.cat(
-                [nothing.new_zeros(0, self.dim, dtype=torch.float32), *(each.values for each in given)]
-            ),
-            torch.cat(counts) if counts else None,
-        )
-
-    def _apply(self, exchange: KeyExchange, given: _Gradients, name: str) -> None:
-        values = given.values / self.processes.size if self.average_gradients else given.values
-        columns = values if given.counts is None else torch.cat([values, given.counts], dim=1)
-        sums = sum_of_equal(exchange.places, columns, len(exchange.different))
-        came = exchange.deliver(self.processes, name, sums)
-        counts: dict[str, Tensor] = {}
-        if given.counts is not None:
-            counts["shows"] = came[:, self.dim]
-            if self.local.policies.score is not None:
-                counts["clicks"] = came[:, self.dim + 1]
-        gradients = came[:, : self.dim].contiguous()
+    def _apply(self, exchange: KeyExchange, given: KeyedGradients[KeyExchange], name: str) -> None:
+        sums = given.summed(exchange.divided, self.processes.size if self.average_gradients else 1)
+        gradients, counts = self._reader.split(exchange.deliver(self.processes, name, sums))
         with self.processes.failing():
             if exchange.slots is None:
                 self._rows.push(exchange.owned, gradients, **counts)

@@ -16,7 +16,6 @@ from graphbox.table.gradients import Gradients
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.lookup import Plan, look_up
 from graphbox.table.protocol import Table
-from graphbox.table.reference import check_reference, reference
 
 
 class TableModule(torch.nn.Module, abc.ABC):
@@ -60,7 +59,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def get_extra_state(self) -> list[dict[str, Any]]:
         """Return what the ``state_dict`` holds of the tables: which checkpoints have their rows."""
-        return reference([table.local for table in self.tables])
+        return [table.reference() for table in self.tables]
 
     def set_extra_state(self, state: object) -> None:
         """Compare the tables with those that a ``state_dict`` was made beside.
@@ -69,7 +68,13 @@ class TableModule(torch.nn.Module, abc.ABC):
             UsageError: tables of other shapes.
             ConflictError: tables with other rows.
         """
-        check_reference([table.local for table in self.tables], state)
+        tables = self.tables
+        if not isinstance(state, list) or len(state) != len(tables):
+            raise UsageError(
+                f"expected references to {len(tables)} tables, received {state!r}", where="state_dict"
+            )
+        for table, each in zip(tables, state, strict=True):
+            table.check_reference(each)
 
     def __getstate__(self) -> NoReturn:
         raise UnsupportedError(

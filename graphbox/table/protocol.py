@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from graphbox.table.key_bags import KeyBags
     from graphbox.table.lookup import RowLookup
-    from graphbox.table.table import EmbeddingTable
 
 
 class Table(Protocol):
@@ -24,11 +23,6 @@ class Table(Protocol):
     (:class:`graphbox.table.DeviceTable`) or divided among processes (:class:`graphbox.table.ShardedTable`).
     Modules over tables and their optimizer know a table by this alone. The methods are described there.
     """
-
-    @property
-    def local(self) -> EmbeddingTable:
-        """The table of this process that keeps the rows."""
-        ...
 
     @property
     def is_collective(self) -> bool:
@@ -50,7 +44,7 @@ class Table(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """Folder of the rows that are on SSD, or None."""
+        """Folder of the rows of this process that are on SSD, or None."""
         ...
 
     @property
@@ -92,6 +86,14 @@ class Table(Protocol):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint of all rows, their state and the settings."""
+        ...
+
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the table: which checkpoint has its rows."""
+        ...
+
+    def check_reference(self, state: object) -> None:
+        """Compare the table with the one that returned a :meth:`reference`; refuse other rows."""
         ...
 
     def lookup_keys(self, keys: Tensor, name: str) -> Tensor:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from graphbox.errors import ConflictError, UsageError
-from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
 
 _identities: Final[weakref.WeakKeyDictionary[EmbeddingTable, str]] = weakref.WeakKeyDictionary()
 
@@ -42,26 +44,14 @@ class _Reference:
         return f"{self.rows} rows of {self.dim} {self.dtype}, {where}"
 
 
-def reference(tables: Sequence[EmbeddingTable]) -> list[dict[str, Any]]:
-    """Return what a ``state_dict`` holds of tables, as plain values."""
-    return [asdict(_reference(table)) for table in tables]
+def reference(table: EmbeddingTable) -> dict[str, Any]:
+    """Return what a ``state_dict`` holds of a table, as plain values."""
+    return asdict(_reference(table))
 
 
-def check_reference(tables: Sequence[EmbeddingTable], state: object) -> None:
-    """Compare tables with those that a ``state_dict`` was made of.
-
-    Warns where that cannot be told, because the rows were in no checkpoint then.
-
-    Raises:
-        UsageError: what is no reference, or one to tables of other shapes.
-        ConflictError: the rows are others.
-    """
-    if not isinstance(state, list) or len(state) != len(tables):
-        raise UsageError(
-            f"expected references to {len(tables)} tables, received {state!r}", where="state_dict"
-        )
-    for table, each in zip(tables, state, strict=True):
-        _check(_reference(table), _read(each))
+def check_reference(table: EmbeddingTable, state: object) -> None:
+    """Compare a table with the one of a reference: see :meth:`EmbeddingTable.check_reference`."""
+    _check(_reference(table), _read(state))
 
 
 def _reference(table: EmbeddingTable) -> _Reference:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from graphbox.native import Int64Array
+from graphbox.table.host_table import host_table
 
 if TYPE_CHECKING:
     from graphbox.table.protocol import Table
@@ -42,7 +43,11 @@ class RowsAhead:
     """
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
-        self._tables = {name: table.local for name, table in tables.items() if table.path is not None}
+        self._tables = {
+            name: host_table(table, "reading rows ahead")
+            for name, table in tables.items()
+            if table.path is not None
+        }
         # How many different keys there were for each key of a window: fewer, the more batches it has.
         self._different = dict.fromkeys(self._tables, 1.0)
 

@@ -41,6 +41,7 @@ from graphbox.table.policy import (
     ShowClickScore,
     TablePolicies,
 )
+from graphbox.table.reference import check_reference, reference
 from graphbox.table.rows import ClosedTable, TableRows
 from graphbox.table.settings import check_same_settings, table_arguments, table_settings
 from graphbox.table.statistics import TableStatistics
@@ -425,11 +426,6 @@ class EmbeddingTable(TableRows):
     # --- For torch modules
 
     @property
-    def local(self) -> Self:
-        """The table of this process that keeps the rows: this one."""
-        return self
-
-    @property
     def is_collective(self) -> bool:
         """Never: it is a table of this process alone."""
         return False
@@ -458,6 +454,21 @@ class EmbeddingTable(TableRows):
         from graphbox.table.lookup import Lookup
 
         return Lookup(self, keys, bags)
+
+    def reference(self) -> dict[str, Any]:
+        """Return what a ``state_dict`` holds of the table, plain values: which checkpoint has its rows."""
+        return reference(self)
+
+    def check_reference(self, state: object) -> None:
+        """Compare the table with the one that returned a :meth:`reference`.
+
+        Warns where that cannot be told, because the rows were in no checkpoint then.
+
+        Raises:
+            UsageError: what is no reference, or one to a table of another shape.
+            ConflictError: the rows are others.
+        """
+        check_reference(self, state)
 
     # --- As a whole
 

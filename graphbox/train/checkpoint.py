@@ -25,6 +25,7 @@ from torch import Tensor
 from graphbox.durable import flush_to_disk, replace_durably
 from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable, Table
+from graphbox.table.host_table import host_table
 from graphbox.table.manifest import read_manifest
 from graphbox.train.model_description import ModelDescription
 from graphbox.train.processes import ALONE, TrainingProcesses
@@ -261,7 +262,8 @@ def _place_beside(table: Table | None, step: int) -> dict[str, Any]:
     name = f"{table.path.name.partition('.step-')[0]}.step-{step}"
     if name == table.path.name:  # the same step again: that of a resumed training was its best
         name += "-again"
-    return {"path": table.path.with_name(name), "memory_bytes": table.local.memory_bytes}
+    budget = host_table(table, "rows on SSD").memory_bytes
+    return {"path": table.path.with_name(name), "memory_bytes": budget}
 
 
 def _load_table(saved: Path, digest: str, hint: str, **place: Any) -> EmbeddingTable:

@@ -12,6 +12,7 @@ from typing import Any
 
 from graphbox.device import device_in_words
 from graphbox.errors import FormatError, GraphboxError, InterruptedRunError
+from graphbox.table.host_table import host_table
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.failed_batch import save_failed_batch
 from graphbox.train.memory import discard_table
@@ -514,7 +515,7 @@ def _hit_rates(trainer: Trainer) -> dict[str, float]:
     for name, table in trainer.tables().items():
         if table.path is None:
             continue
-        tier = table.local.tier_statistics()
+        tier = host_table(table, "figures of its rows on SSD").tier_statistics()
         if tier.hits + tier.misses:
             rates[f"{name}_hit_rate"] = tier.hits / (tier.hits + tier.misses)
     return rates

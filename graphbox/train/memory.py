@@ -24,6 +24,7 @@ from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.table import EmbeddingTable, Table
 from graphbox.table.arguments import Optimizer
+from graphbox.table.host_table import host_table
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
@@ -31,7 +32,6 @@ from graphbox.words import counted, counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.table import DeviceTable
-    from graphbox.table.protocol import Table
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -299,6 +299,16 @@ class TrainingMemory:
             found[name] = self._near(name, table, budget)
         return found
 
+    def kept(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+        """Return what keeps the rows of tables of modules: of one that :meth:`near` made, the table below."""
+        if not has_kernels(self.device):
+            return dict(tables)
+        from graphbox.table import DeviceTable
+
+        return {
+            name: table.local if isinstance(table, DeviceTable) else table for name, table in tables.items()
+        }
+
     def release(self, names: Iterable[str] | None = None) -> None:
         """Write rows that are on a GPU back to tables of these names, or to all, and give its memory up."""
         for name in list(self._on_device) if names is None else [*names]:
@@ -327,7 +337,7 @@ class TrainingMemory:
         self._why_below.pop(name, None)
         near: DeviceTable | None = None
         try:
-            near = DeviceTable(table.local, self.device, hbm_bytes=budget)
+            near = DeviceTable(host_table(table, "rows on a GPU"), self.device, hbm_bytes=budget)
         except (UnsupportedError, DoesNotFitError) as error:
             self._why_below[name] = error.message
         if table.is_collective:
@@ -364,7 +374,7 @@ def discard_table(table: Table) -> None:
     """Close a table that another one took the place of, and remove its files."""
     path = table.path
     if path is not None:
-        table.local.close()
+        host_table(table, "rows on SSD").close()
         shutil.rmtree(path)
 
 

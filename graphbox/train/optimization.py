@@ -149,6 +149,8 @@ class Optimization:
             self._optimizer = torch.optim.Adam(
                 [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
                 lr=settings.learning_rate,
+                # One pass over a parameter instead of eight, the same for any number of threads.
+                fused=True,
             )
         self._average = RunningAverage(settings.average_decay)
         self._rows: TableOptimizer | None = None

@@ -205,8 +205,7 @@ class TorchTrainer(Trainer, Generic[Batch]):
 
     def tables(self) -> dict[str, Table]:
         """Return the embedding tables by name."""
-        tables = {name: module.tables[0] for name, module in self.table_modules().items()}
-        return {name: each if each.is_collective else each.local for name, each in tables.items()}
+        return self._memory.kept({name: module.tables[0] for name, module in self.table_modules().items()})
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
         """Restore the state that :meth:`dense` and :meth:`tables` returned."""

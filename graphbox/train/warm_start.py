@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
-from graphbox.table import Table, shard_of
+from graphbox.table import EmbeddingTable, shard_of
+from graphbox.table.host_table import host_table
 from graphbox.table.row_copy import check_same_rows, copy_rows
 from graphbox.train.checkpoint import NODES, Checkpoint, CheckpointStore
 from graphbox.train.memory import TrainingMemory, discard_table
@@ -103,9 +104,7 @@ def start_from(
     """
     where = f"models.{model}.start_from"
     memory.release()  # rows on a GPU are copied there again from the tables below
-    tables = trainer.tables()
-    store = CheckpointStore(folder, None)
-    checkpoint = store.load_final(threads, instead_of={name: each.local for name, each in tables.items()})
+    checkpoint = CheckpointStore(folder, None).load_final(threads, instead_of=trainer.tables())
     if checkpoint is None:
         raise NotFoundError(
             "expected checkpoints of a finished training, received none",
@@ -214,8 +213,11 @@ def _take_over(
         raise UsageError(
             f"expected a model with rows of {expected}, received {_name(folder)} with {received}"
         )
-    for name, table in tables.items():
-        check_same_rows(checkpoint.tables[name].local, table.local, name)
+    purpose = "copying rows of an earlier training"
+    targets = {name: host_table(table, purpose) for name, table in tables.items()}
+    sources = {name: host_table(table, purpose) for name, table in checkpoint.tables.items()}
+    for name, target in targets.items():
+        check_same_rows(sources[name], target, name)
     categories = {name: values.to_pylist() for name, values in earlier.categories.items()}
     dense = trainer.starting_state(checkpoint.dense, categories)
     matches = {
@@ -223,13 +225,13 @@ def _take_over(
     }
     copied = {name: np.zeros(len(index), np.bool_) for name, index in matches.items()}
     rows: dict[str, int] = {}
-    for name, table in tables.items():
-        source = checkpoint.tables[name]
+    for name, target in targets.items():
+        source = sources[name]
         values = trainer.starting_rows(name, source, checkpoint.dense)
         for node_type, keys, earlier_keys in new.rows[name].pairs(
             earlier.rows[name], matches, _value_keys(earlier.rows[name], source)
         ):
-            there = _copy(source, earlier_keys, table, keys, values, processes)
+            there = _copy(source, earlier_keys, target, keys, values, processes)
             if node_type:
                 copied[node_type][np.flatnonzero(matches[node_type] >= 0)[there]] = True
             else:
@@ -253,14 +255,14 @@ def _matches(ids: pa.Array, earlier: pa.Array) -> NDArray[np.int64]:
     return index
 
 
-def _value_keys(keys: RowKeys, table: Table) -> NDArray[np.int64]:
-    return table.local.keys() if keys.are_values else np.zeros(0, np.int64)
+def _value_keys(keys: RowKeys, table: EmbeddingTable) -> NDArray[np.int64]:
+    return table.keys() if keys.are_values else np.zeros(0, np.int64)
 
 
 def _copy(
-    source: Table,
+    source: EmbeddingTable,
     earlier_keys: NDArray[np.int64],
-    table: Table,
+    target: EmbeddingTable,
     keys: NDArray[np.int64],
     values: NDArray[np.float32] | None,
     processes: TrainingProcesses,
@@ -269,9 +271,9 @@ def _copy(
     own = slice(None) if processes.size == 1 else shard_of(keys, processes.size) == processes.rank
     there = source.contains(earlier_keys)
     copy_rows(
-        source.local,
+        source,
         earlier_keys[own],
-        table.local,
+        target,
         keys[own],
         None if values is None else values[earlier_keys[own]],
     )

@@ -18,7 +18,7 @@ from graphbox.fields.rows import FieldKind
 from graphbox.graph.columns import Column
 from graphbox.models.click_fields import ClickFields, FieldBatch
 from graphbox.models.click_network import ClickShape
-from graphbox.models.din import DIN
+from graphbox.models.din import DIN, AttentionUnit
 from graphbox.table import EmbeddingTable, salted_keys
 from tests.models.test_click_fields import categories
 
@@ -217,3 +217,26 @@ def test_a_missing_target_has_a_key_of_its_own() -> None:
     rows = fields.prepare({"item": column})
     first, missing = fields.batch(rows, NO_NUMBERS).keys.tolist()
     assert first == key("a") != missing
+
+
+@pytest.mark.parametrize("hidden", [(5,), (6, 3)])
+def test_events_that_are_there_give_what_padded_ones_do_with_the_same_gradients(
+    hidden: tuple[int, ...],
+) -> None:
+    torch.manual_seed(4)
+    unit = AttentionUnit(DIM, hidden).double()
+    with torch.no_grad():
+        for name, value in unit.named_parameters():
+            if value.numel() == 1 and "weight" in name:
+                value.fill_(-0.3)  # a slope below zero, too, is learnt
+    is_there = torch.rand(9, 6, 1) < 0.6
+    is_there[2] = False
+    events = (torch.randn(9, 6, DIM, dtype=torch.float64) * is_there).requires_grad_()
+    target = torch.randn(9, DIM, dtype=torch.float64, requires_grad=True)
+    factors, found = torch.randn(9, DIM, dtype=torch.float64), []
+    for pooled in (unit.eval().pooled(events, target), unit.train().pooled(events, target)):
+        inputs = [events, target, *unit.parameters()]
+        found.append([pooled.detach(), *torch.autograd.grad((pooled * factors).sum(), inputs)])
+    found[0][1] = found[0][1] * is_there  # of what is no event nobody asks for the gradient
+    for expected, given in zip(*found, strict=True):
+        torch.testing.assert_close(given, expected)

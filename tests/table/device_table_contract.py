@@ -210,6 +210,19 @@ class DeviceTableContract:
         keys_seen = np.concatenate([keys for keys, _ in below.items()])
         np.testing.assert_array_equal(keys_seen, plain.keys())
 
+    def test_a_state_dict_is_of_the_rows_of_a_checkpoint(self, device: torch.device, tmp_path: Path) -> None:
+        keys, gradients = torch.arange(6), torch.ones(6, DIM, device=device)
+        with over(table_of(), device, 8) as table:
+            module = TableEmbedding(table)
+            table.push(keys, gradients)
+            table.save(tmp_path / "saved")
+            state = module.state_dict()
+            assert state["_extra_state"][0]["checkpoint"] == str(tmp_path / "saved")
+            module.load_state_dict(state)
+            table.push(keys, gradients)
+            with pytest.raises(ConflictError, match=r"6 rows.*saved.*another"):
+                module.load_state_dict(state)
+
     def test_whoever_uses_the_table_below_sees_all_and_is_seen(self, device: torch.device) -> None:
         plain, below = table_of(), table_of()
         table = over(below, device, 8)

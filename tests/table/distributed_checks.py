@@ -29,6 +29,7 @@ from graphbox.table import (
     shard_of,
 )
 from graphbox.table.distributed_keys import owners_of
+from graphbox.table.host_table import host_table
 from tests.table.distributed_processes import serve_checks
 
 DIM = 5
@@ -472,7 +473,7 @@ def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
     local, whole = EmbeddingTable(DIM, **settings), EmbeddingTable(DIM, **settings)
     with DeviceTable(local, group.device, hbm_bytes=1 << 20) as on_device:
         table = ShardedTable(on_device, group, name="users", average_gradients=False)
-        assert table.local is local
+        assert table.local is host_table(table, "a check") is local
         for step in range(3):
             parts = batches(step + 1, group.size, repeated=bool(step % 2))
             keys, gradients = (torch.from_numpy(each).to(group.device) for each in parts[group.rank])
@@ -481,6 +482,8 @@ def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
             whole.pull(joined(parts)[0])
             whole.push(*joined(parts))
         model = TableEmbedding(table)
+        model.load_state_dict(model.state_dict())
+        assert model.get_extra_state() == [local.reference()]
         optimizer = TableOptimizer(model)
         keys = torch.arange(8, device=group.device) + group.rank
         rows = model(keys)

@@ -17,6 +17,7 @@ from graphbox.config import MemoryConfig, TaskConfig, model_kind
 from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph
 from graphbox.table import ProcessGroup
+from graphbox.table.host_table import host_table
 from graphbox.train import GraphView, load_split
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.fit import fit_in_process
@@ -133,7 +134,7 @@ def learnt(
         found[f"dense.{name}"] = value.cpu().numpy()
     for name, table in trainer.tables().items():
         assert table.is_collective == (processes.size > 1), name
-        local = table.local
+        local = host_table(table, "comparing")
         keys = np.sort(local.keys())
         found[f"keys.{name}"], found[f"rows.{name}"] = keys, local.pull(keys, create=False)
     trainer.close()

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from graphbox.config import (
+    Candidate,
     ClassifyTaskConfig,
     DataFacts,
     DeepWalkConfig,
@@ -25,6 +27,7 @@ from graphbox.config import (
     Interval,
     ModelSection,
     SASRecConfig,
+    TaskConfig,
     model_kinds,
 )
 from graphbox.errors import FormatError, InterruptedRunError, UsageError
@@ -37,7 +40,8 @@ from graphbox.train.choosing.proposals import propose
 from graphbox.train.choosing.pruning import MedianRule
 from graphbox.train.choosing.trials import SettingsTrial, SettingsTrialLog
 from graphbox.train.fit import load_settled
-from graphbox.train.tasks import FOLDS
+from graphbox.train.tasks import FOLDS, LinkSplit, RecommendSplit
+from tests.train.shop import build_shop
 from tests.train.visits import graph_of, some_visits, task_of
 
 FACTS = DataFacts(100, 300, 300, features=True, labels=30, validation=60, classes=3)
@@ -301,6 +305,46 @@ class TestFacts:
         other[held_out] = (other[held_out] + 1) % 3
         changed = type(split)(**{**vars(split), "labels": other})
         assert facts_of(graph, changed) == facts_of(graph, split)
+
+    @pytest.mark.parametrize("kind", ["predict_links", "recommend"])
+    def test_of_links_any_node_may_have_features(self, kind: str, tmp_path: Path) -> None:
+        shop = build_shop(tmp_path)
+        task: TaskConfig = TypeAdapter(TaskConfig).validate_python(
+            {"kind": kind, "node_type": "user", "target_type": "item", "relations": ("bought",)}
+        )
+        split = make_split(shop, task, 0)
+        assert isinstance(split, LinkSplit | RecommendSplit)
+        facts = facts_of(shop, split)
+        assert (facts.links, facts.labels) == (len(split.known("validation")), 0)
+        assert facts.features  # of users; items have none
+
+
+class TestLinks:
+    def settled(self, *, features: bool, validation: int = 500, **given: Any) -> list[tuple[str, bool]]:
+        """Return layer and `residual` of each suggestion; of the defaults where nothing is suggested."""
+        config = GraphNetworkConfig(kind="gnn", task="links", **given)
+        facts = DataFacts(100, 300, 300, features=features, links=200, validation=validation)
+        found: list[tuple[str, bool]] = []
+        for each in config.suggestions(facts) or (Candidate({}, ""),):
+            chosen = {name: value for name, value in each.settings.items() if name in (config.auto or ())}
+            section = config.settled(chosen)
+            assert isinstance(section, GraphNetworkConfig)
+            found.append((section.layer, section.residual))
+        return list(dict.fromkeys(found))
+
+    def test_rows_alone_are_summed(self) -> None:
+        assert self.settled(features=False) == [("lightgcn", False), ("lightgcn", True)]
+        assert self.settled(features=False, residual=True) == [("lightgcn", True)]
+
+    def test_without_a_validation_part_nothing_is_compared(self) -> None:
+        assert self.settled(features=False, validation=0) == [("lightgcn", False)]
+
+    def test_features_go_through_convolutions(self) -> None:
+        assert self.settled(features=True) == [("sage", False)]
+
+    def test_a_layer_of_the_run_file_stays(self) -> None:
+        assert self.settled(features=False, layer="sage") == [("sage", False)]
+        assert self.settled(features=False, num_neighbors=(5, 5)) == [("sage", False)]
 
 
 class TestWalks:

@@ -449,7 +449,7 @@ def test_budgets_of_rows_are_divided_by_size_and_given_up(monkeypatch: pytest.Mo
     rows = {"many": 3000, "few": 1000}
     tables = place.new_tables(rows, 8, "adagrad", 0.1, seeds=dict.fromkeys(rows, 0))
     near = place.near(tables)
-    assert {name: each.local for name, each in near.items()} == tables
+    assert place.kept(near) == tables
     taken = {name: each.statistics().hbm_bytes for name, each in near.items()}  # type: ignore[attr-defined]
     assert taken["many"] <= 3 << 20
     assert taken["few"] <= 1 << 20
@@ -458,6 +458,7 @@ def test_budgets_of_rows_are_divided_by_size_and_given_up(monkeypatch: pytest.Mo
     assert repr(near["few"]) == "DeviceTable(closed)"
     place.release()
     assert repr(again["many"]) == "DeviceTable(closed)"
+    assert place.kept(again) == tables
     other = EmbeddingTable(8, "adagrad", 0.1, eviction="clock", memory_bytes=64 << 20)
     assert place.near({"other": other})["other"] is other
     assert place.table_places()["tables"].startswith("other on the cpu: ")

@@ -20,6 +20,7 @@ from torch import Tensor
 from graphbox.errors import FormatError, GraphboxError, InterruptedRunError, NotFoundError
 from graphbox.pipeline import stop_on_signals
 from graphbox.table import EmbeddingTable, Table
+from graphbox.table.host_table import host_table
 from graphbox.train import Selection, TrainedModel, Trainer, loop
 from graphbox.train.checkpoint import CheckpointStore
 from graphbox.train.loop import Outcome, train
@@ -76,7 +77,7 @@ class Counting(Trainer):
         return {"rows": self.table}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:
-        self.count, self.table = dense["count"].clone(), tables["rows"].local
+        self.count, self.table = dense["count"].clone(), host_table(tables["rows"], "counting")
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         raise NotImplementedError

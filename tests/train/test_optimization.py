@@ -111,3 +111,20 @@ def test_goes_on_with_the_same_bits() -> None:
     assert torch.equal(model.weight, other.weight)
     with optimization.averaged(), again.averaged():
         assert torch.equal(model.weight, other.weight)
+
+
+def test_parameters_are_the_same_for_any_number_of_threads() -> None:
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            generator = torch.Generator().manual_seed(1)
+            weight = nn.Parameter(torch.randn(397, 301, generator=generator))  # in parts of several threads
+            optimization = Optimization(nn.ParameterList([weight]), OptimizerSettings.of(CONFIG))
+            for _ in range(3):
+                optimization.backward((weight * torch.randn(weight.shape, generator=generator)).sum())
+                optimization.step(0.5)
+            found.append(weight.detach())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphbox.train.losses import info_nce
-from graphbox.train.sequences.softmax import shared_softmax
+from graphbox.train.shared_softmax import shared_log_sum, shared_softmax
 
 EVENTS, CANDIDATES, DIM = 40, 23, 8
 
@@ -54,3 +54,17 @@ def test_an_event_without_negatives_learns_nothing() -> None:
     assert torch.isfinite(gradient).all()
     assert not gradient[0].any()
     assert gradient[1].any()
+
+
+def test_cells_and_a_mask_exclude_alike() -> None:
+    torch.manual_seed(5)
+    queries, candidates = torch.randn(EVENTS, DIM, requires_grad=True), torch.randn(CANDIDATES, DIM)
+    mask, found = torch.rand(EVENTS, CANDIDATES) < 0.2, []
+    row, column = torch.nonzero(mask, as_tuple=True)
+    for excluded in (mask, (row, column)):
+        logarithm = shared_log_sum(queries, candidates, excluded)
+        found.append((logarithm.detach(), *torch.autograd.grad(logarithm.sum(), queries)))
+    for of_mask, of_cells in zip(*found, strict=True):
+        assert torch.equal(of_mask, of_cells)
+    expected = (queries @ candidates.T).masked_fill(mask, -torch.inf).logsumexp(dim=1)
+    torch.testing.assert_close(found[0][0], expected.detach())

@@ -16,6 +16,7 @@ from graphbox.errors import UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.chunks import ChunkLabel, begin_stream, stream_of
 from graphbox.graph.delta import append
+from graphbox.table.host_table import host_table
 from graphbox.train import GraphView
 from graphbox.train.assignment import Assignment, make_streaming_trainer
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
@@ -231,7 +232,7 @@ def test_scoring_changes_nothing_and_is_the_same_again(chunks: list[Chunk]) -> N
     trainer = trainer_of(chunks[0].view)
     list(score_then_learn(trainer, chunks[:2]))
     before = {
-        name: (len(table.local), table.pull(np.arange(64), create=False))
+        name: (len(host_table(table, "counting")), table.pull(np.arange(64), create=False))
         for name, table in trainer.tables().items()
     }
     first, again = trainer.score_chunk(chunks[2]), trainer.score_chunk(chunks[2])
@@ -243,7 +244,7 @@ def test_scoring_changes_nothing_and_is_the_same_again(chunks: list[Chunk]) -> N
     assert positives == chunks[2].rows
     assert len(first.scores) - positives > 0.9 * positives
     for name, (rows, values) in before.items():
-        assert len(trainer.tables()[name].local) == rows
+        assert len(host_table(trainer.tables()[name], "counting")) == rows
         np.testing.assert_array_equal(trainer.tables()[name].pull(np.arange(64), create=False), values)
 
 

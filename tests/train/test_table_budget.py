@@ -13,6 +13,7 @@ from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
+from graphbox.table.host_table import host_table
 from graphbox.table.least_budget import least_budget_bytes
 from graphbox.train import fit
 from graphbox.train.memory import TrainingMemory
@@ -50,7 +51,7 @@ def test_tables_share_their_least_budget(tmp_path: Path, rows: dict[str, int]) -
     memory = TrainingMemory(MemoryConfig(tables=least), tmp_path / "enough")
     for name, table in memory.new_tables(rows, 16, "rowwise_adagrad", 0.1, **options).items():
         table.pull(np.arange(min(1_000, rows[name])))
-        table.local.close()
+        host_table(table, "closing it").close()
     less = round(0.9 * least_budget(tables, with_batches=False))
     with pytest.raises(DoesNotFitError, match="expected a budget with room for the table"):
         TrainingMemory(MemoryConfig(tables=less), tmp_path / "less").new_tables(

@@ -19,6 +19,7 @@ from graphbox.config import MemoryConfig, ModelConfig, TaskConfig, model_kinds
 from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
+from graphbox.table.host_table import host_table
 from graphbox.train import GraphView, TrainedModel, fit, load_outcome, make_split
 from graphbox.train.assignment import Assignment, make_trainer
 from graphbox.train.checkpoint import CheckpointStore
@@ -225,15 +226,15 @@ def test_rows_and_weights_are_those_of_the_earlier_model(
     assert old_keys is not None
     assert new_keys is not None
     taken: dict[str, set[str]] = {}
-    for table_name, table in trainer.tables().items():
-        source = saved.tables[table_name]
+    for table_name, any_table in trainer.tables().items():
+        table, source = (host_table(each, "reading") for each in (any_table, saved.tables[table_name]))
         values = trainer.starting_rows(table_name, source, saved.dense)
         for node_type, ids in id_lists(after, new_keys[table_name].first):
             known = [one for one in ids if one in set(before.ids(node_type).tolist())]
             ours = new_keys[table_name].of(node_type, after.index(node_type, known))
             theirs = old_keys[table_name].of(node_type, before.index(node_type, known))
-            expected, had = records(source.local, theirs)
-            found, has = records(table.local, ours)
+            expected, had = records(source, theirs)
+            found, has = records(table, ours)
             np.testing.assert_array_equal(has, had)
             if values is not None:
                 expected[:, : 4 * table.dim] = values[theirs].view(np.uint8)
@@ -247,7 +248,7 @@ def test_rows_and_weights_are_those_of_the_earlier_model(
             taken.setdefault(node_type, set()).update(np.array(known)[had].tolist())
         if not new_keys[table_name].are_values:
             live = sum(after.num_nodes(each) for each in new_keys[table_name].first)
-            assert len(table.local) <= live + len(new_keys[table_name].names)
+            assert len(table) <= live + len(new_keys[table_name].names)
     for node_type, counts in start.nodes.items():
         there = set(after.ids(node_type).tolist())
         assert counts.nodes == len(there)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphbox.config import DataFacts
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
-from graphbox.train.tasks import ClassifySplit, NextSplit, RecommendSplit, Split
+from graphbox.train.tasks import ClassifySplit, LinkSplit, NextSplit, RecommendSplit, Split
 
 _LEAST_PAIRS = 30
 """Fewest edges between labelled nodes for an estimate of homophily."""
@@ -50,9 +50,15 @@ def facts_of(
     features = any(name not in hidden for name in graph.features(split.node_type))
     if isinstance(split, NextSplit):
         return DataFacts(*sizes, features, validation=len(split.validation), histories=_histories(split))
+    if isinstance(split, RecommendSplit | LinkSplit):
+        return DataFacts(
+            *sizes,
+            any(name not in hidden for each in joined for name in graph.features(each)),
+            links=len(split.known("validation")),
+            validation=_validation_links(split),
+        )
     if not isinstance(split, ClassifySplit):
-        links = len(split.validation) if isinstance(split, RecommendSplit) else 0
-        return DataFacts(*sizes, features, validation=links)
+        return DataFacts(*sizes, features)
     return DataFacts(
         *sizes,
         features,
@@ -61,6 +67,12 @@ def facts_of(
         classes=len(split.classes),
         homophily=_homophily(graph, split, own) if is_read else None,
     )
+
+
+def _validation_links(split: RecommendSplit | LinkSplit) -> int:
+    if isinstance(split, RecommendSplit):
+        return len(split.validation)
+    return len(split.part("validation").edges)
 
 
 def _histories(split: NextSplit) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -102,12 +101,15 @@ class LinkTrainer(NetworkTrainer[Batch[Tensor]]):
         self.epoch_links = self._links.edges
 
     @abstractmethod
-    def _loss_of(self, positive: Tensor, negative: Tensor, links: LinkBatch[Tensor]) -> Tensor:
+    def _loss_of(
+        self, positive: Tensor, sources: Tensor, candidates: Tensor, links: LinkBatch[Tensor]
+    ) -> Tensor:
         """Return the loss of the links of a batch, their mean.
 
         Args:
             positive: float32 [links], the logit of each.
-            negative: float32 [sources, candidates]; -inf for what is no negative of a source.
+            sources: float32 [sources, width].
+            candidates: float32 [candidates, width]; which are no negatives, :meth:`_excluded` says.
             links: of the batch, where the logits are.
         """
 
@@ -155,17 +157,8 @@ class LinkTrainer(NetworkTrainer[Batch[Tensor]]):
         answer = self._targets(targets[links.answer_place], links.answers)
         some = self._targets(targets[links.candidate_place], links.candidates)
         others = processes.gather_slices("candidates", some, len(links.drawn))
-        excluded = no_negatives(
-            (len(source), len(links.drawn)),
-            (links.excluded_row, links.excluded_column),
-            self._device,
-            groups=None
-            if links.source_group is None or links.drawn_group is None
-            else (links.source_group, links.drawn_group),
-        )
         positive = (source[links.row] * answer).sum(dim=1)
-        negative = (source @ others.T).masked_fill(excluded, -math.inf)
-        loss = self._loss_of(positive, negative, links)
+        loss = self._loss_of(positive, source, others, links)
         return processes.share(loss, len(links.row), links.num_links), links.num_links
 
     # --------------------------------------------------------------------------- inference
@@ -250,6 +243,17 @@ class LinkTrainer(NetworkTrainer[Batch[Tensor]]):
             self._config.batch_size,
             self.draws,
             **self._loader_options(self._epoch_tiers, on_device, shuffle=False),
+        )
+
+    def _excluded(self, links: LinkBatch[Tensor]) -> Tensor:
+        """Return which candidates are no negatives of a source: bool [sources, candidates]."""
+        return no_negatives(
+            (len(links.source_place), len(links.drawn)),
+            (links.excluded_row, links.excluded_column),
+            self._device,
+            groups=None
+            if links.source_group is None or links.drawn_group is None
+            else (links.source_group, links.drawn_group),
         )
 
     def _targets(self, vectors: Tensor, nodes: Tensor) -> Tensor:

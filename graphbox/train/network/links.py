@@ -84,11 +84,14 @@ class GraphLinkTrainer(LinkTrainer):
 
     # ----------------------------------------------------------------------------- details
 
-    def _loss_of(self, positive: Tensor, negative: Tensor, links: LinkBatch[Tensor]) -> Tensor:
+    def _loss_of(
+        self, positive: Tensor, sources: Tensor, candidates: Tensor, links: LinkBatch[Tensor]
+    ) -> Tensor:
         """See :meth:`LinkTrainer._loss_of`: the loss that the section names."""
         place, offset = links.row, self._head.offset
         assert offset is not None  # noqa: S101 - logits have the popularity of targets
-        positive, negative = positive + offset, negative + offset
+        negative = (sources @ candidates.T).masked_fill(self._excluded(links), -math.inf) + offset
+        positive = positive + offset
         if self._loss_name == "sampled_softmax":
             log_probability = self._candidates.log_probability[links.drawn]
             return info_nce(positive, negative, place, log_probability=log_probability)

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
+from torch.nn import functional
 
 from graphbox.config import RecommendTaskConfig, TwoTowerConfig
 from graphbox.errors import UsageError
 from graphbox.train.assignment import Assignment
-from graphbox.train.losses import info_nce
 from graphbox.train.network.link_batches import LinkBatch
 from graphbox.train.network.link_trainer import LinkTrainer
 from graphbox.train.recommendation.candidates import log_probability_in_batch
+from graphbox.train.shared_softmax import shared_log_sum
 from graphbox.train.tasks import RecommendSplit
 
 
@@ -79,15 +80,15 @@ class TwoTowerTrainer(LinkTrainer):
     def _types_with_rows(self) -> Sequence[str]:
         return self._ends if self._config.embeddings is None else self._config.embeddings
 
-    def _loss_of(self, positive: Tensor, negative: Tensor, links: LinkBatch[Tensor]) -> Tensor:
+    def _loss_of(
+        self, positive: Tensor, sources: Tensor, candidates: Tensor, links: LinkBatch[Tensor]
+    ) -> Tensor:
         """See :meth:`LinkTrainer._loss_of`: the softmax over the batch, corrected for its sampling."""
         log_probability = self.log_probability(links.num_links)
-        return info_nce(
-            positive - log_probability[links.answers],
-            negative,
-            links.row,
-            log_probability=log_probability[links.drawn],
-        )
+        cells = (links.excluded_row, links.excluded_column)
+        excluded = cells if links.source_group is None else self._excluded(links)
+        against = shared_log_sum(sources, candidates, excluded, log_probability[links.drawn])
+        return functional.softplus(against[links.row] - positive + log_probability[links.answers]).mean()
 
 
 def make_two_tower_trainer(config: TwoTowerConfig, assignment: Assignment) -> TwoTowerTrainer:

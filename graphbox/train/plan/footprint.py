@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
-from graphbox.config import DataFacts, ModelSection, RunConfig, model_kind
+from graphbox.config import DataFacts, ModelSection, RunConfig, TaskConfig, model_kind
 from graphbox.graph.schema import EdgeType
 from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, RANKED_ROWS
@@ -166,22 +166,25 @@ def footprint_of(model: ModelSection, counts: GraphCounts, run: RunConfig) -> Fo
         run: the run file.
     """
     kind = model_kind(model.kind)
-    found = [kind.footprint(each, counts, run) for each in _possible(model, counts)]
+    task = None if model.task is None else run.tasks[model.task]
+    found = [kind.footprint(each, counts, run) for each in _possible(model, counts, task)]
     return max((each for each in found if each is not None), key=_host_bytes, default=None)
 
 
-def _possible(model: ModelSection, counts: GraphCounts) -> list[ModelSection]:
+def _possible(model: ModelSection, counts: GraphCounts, task: TaskConfig | None) -> list[ModelSection]:
     """Return the sections that may be trained where the data chooses settings."""
     if not model.auto:
         return [model]
     types = {end for edge_type in counts.edges for end in (edge_type[0], edge_type[2])}
+    kind = None if task is None else task.kind
     facts = DataFacts(
         nodes=sum(counts.nodes.get(name, 0) for name in types),
         edges=sum(counts.edges.values()),
         pairs=sum(counts.edges.values()),
         node_types=len(types),
-        features=True,
-        labels=1,
+        features=any(counts.feature_bytes.values()),
+        labels=int(kind == "classify"),
+        links=int(kind in ("predict_links", "recommend")),
         validation=sum(counts.nodes.values()),
         histories=sum(counts.nodes.values()),
     )

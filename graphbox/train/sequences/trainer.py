@@ -34,8 +34,8 @@ from graphbox.train.scores import largest_products
 from graphbox.train.seeded import seeded
 from graphbox.train.sequences.encoder import SequenceEncoder, encode_histories, make_network
 from graphbox.train.sequences.evaluation import next_queries, scores_of
-from graphbox.train.sequences.softmax import shared_softmax
 from graphbox.train.sequences.windows import PackedWindows, Windows
+from graphbox.train.shared_softmax import shared_softmax
 from graphbox.train.tasks import NextSplit
 from graphbox.train.torch_trainer import START_STREAM, TorchTrainer
 from graphbox.train.trained import TrainedModel

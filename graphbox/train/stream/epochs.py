@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
 from graphbox.table import EmbeddingTable, Table, TablePublisher
+from graphbox.table.host_table import host_table
 from graphbox.table.publication import PublicationState
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.chunk import Chunk
@@ -166,7 +167,10 @@ class ChunkEpochs(Trainer):
 
     def _rows(self) -> dict[str, EmbeddingTable]:
         """Return what keeps the rows of the model's tables."""
-        return {name: table.local for name, table in self._trainer.tables().items()}
+        return {
+            name: host_table(table, "publishing after a chunk")
+            for name, table in self._trainer.tables().items()
+        }
 
     # Checkpoints
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graphbox.graph import Graph
 from graphbox.table import TablePublisher
+from graphbox.table.host_table import host_table
 from graphbox.table.manifest import ServingValues
 from graphbox.train.assignment import Assignment, make_streaming_trainer
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
@@ -75,7 +76,7 @@ def forget_in_stream(
         publisher = TablePublisher(serving, values=values, base_every=base_every)
         if state["learnt"] >= 0:
             parameters = trainer.served_parameters()
-            rows = {name: table.local for name, table in checkpoint.tables.items()}
+            rows = {name: host_table(table, "publishing") for name, table in checkpoint.tables.items()}
             publisher.write(state["learnt"], rows, parameters)
             publisher.publish(state["name"], rows, parameters)
         state["publication"] = astuple(publisher.state)

@@ -19,6 +19,7 @@ from graphbox.models.node_keys import NodeKeys
 from graphbox.sample import permutation
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.table import EmbeddingTable, Table
+from graphbox.table.host_table import host_table
 from graphbox.train.assignment import Assignment
 from graphbox.train.row_keys import RowKeys
 from graphbox.train.stream.chunk import Chunk
@@ -206,7 +207,8 @@ class StreamingWalks(StreamingTrainer):
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._tables, self._inner = {name: table.local for name, table in tables.items()}, None
+        self._tables = {name: host_table(table, "learning from walks") for name, table in tables.items()}
+        self._inner = None
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return the embeddings of the nodes of all types that walks visit."""

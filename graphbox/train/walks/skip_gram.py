@@ -21,6 +21,7 @@ from graphbox.skip_gram.group_size import batches_of_group
 from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable, Table
+from graphbox.table.host_table import host_table
 from graphbox.train.assignment import Assignment
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.row_keys import RowKeys
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from graphbox.skip_gram.device import DeviceSkipGram
 
 _CENTER, _CONTEXT = "center", "context"
+_PURPOSE = "learning from walks"
 
 
 class SkipGramTrainer(EmbeddingTrainer):
@@ -219,7 +221,7 @@ class SkipGramTrainer(EmbeddingTrainer):
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, Table]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._take_up({name: table.local for name, table in tables.items()})
+        self._take_up({name: host_table(table, _PURPOSE) for name, table in tables.items()})
 
     def embeddings(self) -> dict[str, NDArray[np.float32]]:
         """Return the embeddings of the node types that walks visit: float32 [nodes, dim] each."""
@@ -318,7 +320,7 @@ class SkipGramTrainer(EmbeddingTrainer):
             seed=self._seed + context,
             threads=self._threads,
         )
-        return table.local
+        return host_table(table, _PURPOSE)
 
 
 def row_budget(memory: TrainingMemory, device: torch.device | None) -> int | None:
