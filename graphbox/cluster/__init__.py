@@ -9,8 +9,16 @@ restarts shards is told to both from outside: they know no scheduler.
 from graphbox.cluster.client import ShardClient
 from graphbox.cluster.connection import ShardAddress
 from graphbox.cluster.lease import Lease
-from graphbox.cluster.remote_table import RemoteTable
+from graphbox.cluster.remote_table import RemoteTable, pull_together
 from graphbox.cluster.server import ShardServer
 from graphbox.cluster.shard import TableShard
 
-__all__ = ["Lease", "RemoteTable", "ShardAddress", "ShardClient", "ShardServer", "TableShard"]
+__all__ = [
+    "Lease",
+    "RemoteTable",
+    "ShardAddress",
+    "ShardClient",
+    "ShardServer",
+    "TableShard",
+    "pull_together",
+]

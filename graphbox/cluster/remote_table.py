@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from graphbox.table import ProcessGroup
     from graphbox.table.key_bags import KeyBags
 
-__all__ = ["RemoteTable"]
+__all__ = ["RemoteTable", "pull_together"]
 
 
 class RemoteTable:
@@ -87,6 +88,7 @@ class RemoteTable:
         self._trainers = 1 if processes is None or not average_gradients else processes.size
         self._reader = GradientReader(settings, torch.device("cpu"))
         self._skipped = 0
+        self._together: _Pulled | None = None
         client.make(name, table_settings(settings))
 
     def __repr__(self) -> str:
@@ -251,9 +253,12 @@ class RemoteTable:
             keys: int64 [keys].
             create: give unknown keys a row.
         """
-        divided = DividedKeys.of(keys, self._client.size)
-        (parts,) = self._client.pull([_rows_of(self.name, divided)], create=create)
-        return divided, _gathered(parts, divided.places, self.dim)
+        pulled, self._together = self._together, None
+        if pulled is None or not torch.equal(pulled.keys, keys):
+            divided = DividedKeys.of(keys, self._client.size)
+            (parts,) = self._client.pull([_rows_of(self.name, divided)], create=create)
+            pulled = _Pulled(keys, divided, parts)
+        return pulled.divided, _gathered(pulled.parts, pulled.divided.places, self.dim)
 
     def learn(self, gradients: Sequence[ShardedGradient[DividedKeys]]) -> None:
         """Send the gradients of lookups, in their order, as one push; none where this trainer has none.
@@ -286,6 +291,7 @@ class RemoteTable:
     # --------------------------------------------------------------------------------------------- details
 
     def _push(self, given: Sequence[KeyedGradients[DividedKeys]]) -> None:
+        self._together = None
         whole = self._finite(self._reader.joined(given))
         divided = whole.exchange or DividedKeys.of(whole.keys, self._client.size)
         gradients, counts = self._reader.split(whole.summed(divided, self._trainers))
@@ -337,6 +343,45 @@ class RemoteTable:
     def _meet(self, what: str) -> None:
         if self._processes is not None:
             self._processes.barrier(f"{what} of table {self.name}", timeout_seconds=FILES_TIMEOUT_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Pulled:
+    """Rows of a lookup to come.
+
+    Attributes:
+        keys: int64 [keys], as the lookup will have them.
+        divided: which shard has which.
+        parts: rows of the different keys, of each shard that has some.
+    """
+
+    keys: Tensor
+    divided: DividedKeys
+    parts: Sequence[Float32Array]
+
+
+def pull_together(keys: Mapping[RemoteTable, Any], *, create: bool = True) -> None:
+    """Pull rows of several tables by one request to each shard; the next lookup of each finds them here.
+
+    A lookup of other keys, or one after a push to its table, pulls anew.
+
+    Args:
+        keys: of the next lookup, by table; all tables of one client.
+        create: give unknown keys a row.
+
+    Raises:
+        UsageError: tables of several clients, or keys that are no integers.
+        GraphboxError: see :meth:`ShardClient.pull`.
+    """
+    clients = {id(table._client): table._client for table in keys}
+    if len(clients) > 1:
+        raise UsageError(f"expected tables of one client, received those of {len(clients)}", where="keys")
+    flat = {table: table.lookup_keys(each, "keys").reshape(-1) for table, each in keys.items()}
+    for client in clients.values():
+        divided = {table: DividedKeys.of(each, client.size) for table, each in flat.items()}
+        wanted = [_rows_of(table.name, each) for table, each in divided.items()]
+        for table, parts in zip(divided, client.pull(wanted, create=create), strict=True):
+            table._together = _Pulled(flat[table], divided[table], parts)
 
 
 def _rows_of(name: str, divided: DividedKeys) -> KeyedRows:
