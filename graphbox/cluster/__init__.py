@@ -2,8 +2,8 @@
 
 A shard (:class:`TableShard`) has the rows of some keys of every table and serves them by Arrow Flight
 (:class:`ShardServer`). A trainer's :class:`ShardClient` pulls rows from all shards and pushes gradients to
-them; a :class:`RemoteTable` makes one of their tables what modules and optimizers take. Who places and
-restarts shards is told to both from outside: they know no scheduler.
+them; a :class:`RemoteTable` makes one of their tables what modules and optimizers take. Addresses and
+incarnations come from outside: nothing here depends on a scheduler.
 """
 
 from graphbox.cluster.client import ShardClient

@@ -247,7 +247,8 @@ class TestWaits:
 
     def test_trainers_in_step_are_named(self) -> None:
         with shards_of(2, trainers=2, deadline_s=0.3) as there:
-            table = RemoteTable(there.client(0, in_step=True), "rows", counting())
+            client = there.client(0, in_step=True)
+            table = RemoteTable(client, "rows", counting(), average_gradients=False)
             table.push([1], -np.ones((1, DIM), np.float32))
             with pytest.raises(TimeLimitError, match="step 1 of the trainers of rank 1"):
                 table.pull([1, 2, 3, 4])
