@@ -29,7 +29,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """What the links of a trainer have in common.
+    """Options that the links of a trainer have in common.
 
     Attributes:
         addresses: returns where a shard is now, by its number; None: nobody knows yet.
