@@ -100,6 +100,10 @@ class Steps:
         }
         self._waiting.setdefault(step, {})[trainer] = (kind, owned)
 
+    def clear(self) -> None:
+        """Drop everything that waits."""
+        self._waiting.clear()
+
     def take(self, step: int) -> tuple[Kind, Changes] | None:
         """Return the operations of a step as one, in the order of ranks; None: some have not come.
 

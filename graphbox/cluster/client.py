@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.cluster.connection import ShardAddress, ShardConnection, ShardUnreachableError
+from graphbox.cluster.connection import ShardAddress
 from graphbox.cluster.deadlines import Deadlines
-from graphbox.cluster.messages import Ack, Kind, Operation, Pull, Rows, TablePart
-from graphbox.errors import GraphboxError, ProcessLostError, ShardReplacedError, UsageError
+from graphbox.cluster.link import LOOK_SECONDS, LinkOptions, ShardLink
+from graphbox.cluster.messages import Kind, Operation, Pull, Rows, TablePart
+from graphbox.errors import UsageError
 from graphbox.memory import keep_freed_messages
 from graphbox.native import Int64Array
-from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
 from graphbox.table.policy import ShrinkReport
 
 __all__ = ["KeyedChange", "KeyedRows", "ShardClient"]
@@ -29,12 +27,8 @@ __all__ = ["KeyedChange", "KeyedRows", "ShardClient"]
 DEADLINE_SECONDS: Final = 90.0
 """Longer than a shard waits for other trainers: what it says of them comes before."""
 REPLAY_BYTES: Final = 1 << 30
-_UNREAD_ACKS: Final = 8
-_LOOK_SECONDS: Final = 0.1
 
 _NOTHING: Final = np.zeros(0, np.float32)
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,40 +65,6 @@ class KeyedChange:
     lr: float | None = None
 
 
-@dataclass(slots=True)
-class _Shard:
-    """One shard, as the trainer knows it.
-
-    Attributes:
-        number: of the shard.
-        connection: to it; None: it is to be made.
-        is_known: whether the trainer has ever reached it.
-        sent: number of the last operation.
-        kept: operations that would be lost with the shard, in their order.
-        unread: operations that were sent and whose answers were not read.
-        lock: held by who uses the connection or makes a new one.
-    """
-
-    number: int
-    connection: ShardConnection | None = None
-    is_known: bool = False
-    sent: int = 0
-    kept: deque[Operation] = field(default_factory=deque)
-    unread: int = 0
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def note(self, ack: Ack) -> None:
-        """Forget operations that survive the shard."""
-        while self.kept and self.kept[0].sequence <= ack.durable:
-            self.kept.popleft()
-
-    def disconnect(self) -> None:
-        """End the connection; a new one is made when it is needed."""
-        if self.connection is not None:
-            self.connection.close()
-        self.connection, self.unread = None, 0
-
-
 class ShardClient:
     """All shards, for one trainer: one request to each for a batch, whatever the tables.
 
@@ -123,6 +83,8 @@ class ShardClient:
             unless all trainers learn in step, where it is the rank.
         staleness: how many of this trainer's operations may be missing in the rows that it pulls.
         in_step: all trainers send operations alike, to all shards.
+        session: of trainers in step, how often they were started all together; what waits of an earlier
+            session is dropped.
         token: of the cluster.
         is_half: have rows sent as float16.
         deadline_s: the longest wait for an answer, and for a successor.
@@ -142,46 +104,58 @@ class ShardClient:
         *,
         staleness: int = 0,
         in_step: bool = False,
+        session: int = 0,
         token: str | None = None,
         is_half: bool = False,
         deadline_s: float = DEADLINE_SECONDS,
         checkpoints: Path | None = None,
         replay_bytes: int = REPLAY_BYTES,
     ) -> None:
+        if in_step and staleness:
+            raise UsageError(
+                f"expected rows with all pushes of the steps before, received staleness={staleness} beside "
+                "in_step",
+                where="staleness",
+                hint="leave one of both out",
+            )
         self.size = shards
         self.trainer = trainer
         self.in_step = in_step
         self.clipped_values = 0
         self.pulls = 0
-        self._addresses = addresses
         self._staleness = staleness
-        self._token = token
-        self._is_half = is_half
-        self._deadline_s = deadline_s
         self._replay_bytes = replay_bytes
         self._checkpoints = checkpoints
         self._deadlines = Deadlines()
         self._settings: dict[str, Mapping[str, Any]] = {}
         self._pending: dict[str, KeyedChange] = {}
-        self._shards = [_Shard(number) for number in range(shards)]
+        self._life = secrets.randbits(53)
+        options = LinkOptions(addresses, shards, trainer, self._life, session, token, is_half, deadline_s)
+        self._links = [
+            ShardLink(number, options, self._deadlines, self._settings) for number in range(shards)
+        ]
         keep_freed_messages()
         self._ends = threading.Event()
         self._watch = threading.Thread(target=self._look_for_successors, name="shards", daemon=True)
         self._watch.start()
 
     def close(self) -> None:
-        """End all streams. Operations that no shard has answered may have been applied or not."""
+        """End all streams; operations after the last :meth:`settle` may be lost. Leaving a block settles."""
         self._ends.set()
         self._watch.join()
-        for shard in self._shards:
-            shard.disconnect()
+        for link in self._links:
+            link.close()
         self._deadlines.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.settle()
+        finally:
+            self.close()
 
     # ---------------------------------------------------------------------------------------------- tables
 
@@ -195,8 +169,8 @@ class ShardClient:
         Raises:
             ConflictError: there is one with other settings.
         """
-        self._settings[table] = settings
         self._call_all("make", {"table": table, "settings": settings})
+        self._settings[table] = settings
 
     def save(self, table: str, folder: Path) -> None:
         """Let each shard write a checkpoint of its rows of a table into a folder.
@@ -205,7 +179,7 @@ class ShardClient:
             UsageError: the folder is not below the one for checkpoints.
             GraphboxError: see :meth:`graphbox.table.EmbeddingTable.save`.
         """
-        self._call_all("save", {"table": table, "place": self._place(folder)})
+        self._call_for_files("save", table, folder)
 
     def load(self, table: str, checkpoint: Path) -> None:
         """Let each shard take its rows of a checkpoint.
@@ -214,11 +188,10 @@ class ShardClient:
             UsageError: the folder is not below the one for checkpoints.
             GraphboxError: see :meth:`graphbox.table.EmbeddingTable.load`.
         """
-        self._call_all("load", {"table": table, "place": self._place(checkpoint)})
+        self._call_for_files("load", table, checkpoint)
 
     def shrink_report(self, table: str) -> ShrinkReport:
         """Return what the last shrink of a table dropped in all shards together."""
-        self.settle()
         reports = self._call_all("shrink_report", {"table": table})
         return ShrinkReport(*(sum(each[name.name] for each in reports) for name in fields(ShrinkReport)))
 
@@ -237,35 +210,30 @@ class ShardClient:
         """
         self.send_changes()
         dims = [int(self._settings[each.table]["dim"]) for each in wanted]
-        pulls = [self._pull_of(shard, wanted, create=create) for shard in self._shards]
-        asked = [shard for shard in self._shards if len(pulls[shard.number].keys)]
-        self.pulls += len(asked)
-        answers = self._answers({shard.number: pulls[shard.number] for shard in asked})
+        pulls = {link.number: self._pull_of(link, wanted, create=create) for link in self._links}
+        pulls = {number: pull for number, pull in pulls.items() if len(pull.keys)}
+        self.pulls += len(pulls)
         found: list[list[npt.NDArray[Any]]] = [[] for _ in wanted]
-        for shard in asked:
-            rows = answers[shard.number]
+        for number, rows in self._answers(pulls).items():
             self.clipped_values += rows.clipped
             begin = 0
-            for parts, part, dim in zip(found, pulls[shard.number].parts, dims, strict=True):
+            for parts, part, dim in zip(found, pulls[number].parts, dims, strict=True):
                 parts.append(rows.values[begin : begin + part.keys * dim].reshape(part.keys, dim))
                 begin += part.keys * dim
         return found
 
     def contains(self, wanted: KeyedRows) -> npt.NDArray[np.bool_]:
         """Return which keys have a row, after all that this trainer has sent: bool [n]."""
-        self.settle()
+        self.send_changes()
         found = []
-        for shard in self._shards:
-            keys = wanted.keys[wanted.bounds[shard.number] : wanted.bounds[shard.number + 1]]
+        for link in self._links:
+            keys = wanted.keys[wanted.bounds[link.number] : wanted.bounds[link.number + 1]]
             if len(keys):
-                asked = {"table": wanted.table}
-                ask = partial(ShardConnection.call, name="contains", asked=asked, keys=keys)
-                found.append(self._reach(shard, ask))
+                found.append(link.call("contains", {"table": wanted.table}, keys))
         return np.frombuffer(b"".join(found), np.bool_)
 
     def count_rows(self, table: str) -> int:
         """Return the number of rows of a table in all shards, after all that this trainer has sent."""
-        self.settle()
         return sum(int(each["rows"].get(table, 0)) for each in self._call_all("rows", {}))
 
     # ------------------------------------------------------------------------------------------ operations
@@ -296,20 +264,25 @@ class ShardClient:
         """
         if kind != "push":
             self.send_changes()
-        for shard in self._shards:
-            operation = _operation_of(shard.number, self.trainer, kind, changes)
+        for link in self._links:
+            operation = self._operation_of(link.number, kind, changes)
             if self.in_step or len(operation.keys) or kind in ("end_pass", "shrink"):
-                self._send(shard, operation)
-        if sum(each.nbytes for shard in self._shards for each in shard.kept) > self._replay_bytes:
+                link.send(operation)
+        if sum(link.kept_bytes for link in self._links) > self._replay_bytes:
             self.make_durable()
 
     def settle(self) -> None:
-        """Wait until all that this trainer has sent was applied."""
+        """Wait until all that this trainer has sent was applied.
+
+        Raises:
+            GraphboxError: what a shard refused.
+        """
         self.send_changes()
+        nothing = np.zeros(0, np.int64)
         self._answers(
             {
-                shard.number: Pull(0, self.trainer, shard.sent, False, (), np.zeros(0, np.int64))
-                for shard in self._shards
+                link.number: Pull(0, self.trainer, link.sent, False, (), nothing, self._life)
+                for link in self._links
             }
         )
 
@@ -319,19 +292,41 @@ class ShardClient:
         Raises:
             DoesNotFitError: the disk of a shard is full.
         """
-        for shard in self._shards:
-            ack = self._reach(shard, ShardConnection.make_durable)
-            with shard.lock:
-                shard.note(ack)
+        self.send_changes()
+        for link in self._links:
+            link.make_durable()
 
     # --------------------------------------------------------------------------------------------- details
 
+    def _look_for_successors(self) -> None:
+        """Let a successor have what it lacks as soon as it is there."""
+        while not self._ends.wait(LOOK_SECONDS):
+            for link in self._links:
+                with suppress(Exception):  # of `addresses`, which the next use asks, too
+                    link.meet_successor()
+
     def _call_all(self, name: str, asked: Mapping[str, Any]) -> list[Any]:
-        """Return what all shards answer to a call."""
-        limit_s = FILES_TIMEOUT_SECONDS if name in ("save", "load") else None
-        return [
-            self._reach(shard, lambda each: each.call(name, asked, limit_s=limit_s)) for shard in self._shards
-        ]
+        """Return what all shards answer to a call, after all that was sent before."""
+        self.send_changes()
+        return [link.call(name, asked) for link in self._links]
+
+    def _call_for_files(self, name: str, table: str, folder: Path) -> None:
+        self.send_changes()
+        place = self._place(folder)
+        for link in self._links:
+            link.call_for_files(name, {"table": table, "place": place})
+
+    def _answers(self, pulls: Mapping[int, Pull]) -> dict[int, Rows]:
+        """Return the answers of shards, which work on them side by side."""
+        try:
+            asked = {number: self._links[number].ask(pull) for number, pull in pulls.items()}
+            return {
+                number: self._links[number].rows_of(pulls[number], each) for number, each in asked.items()
+            }
+        except BaseException:
+            for number in pulls:  # answers that nobody reads are not to be taken for later ones
+                self._links[number].close()
+            raise
 
     def _place(self, folder: Path) -> str:
         """Return a folder as shards are told it: relative to that of checkpoints."""
@@ -344,159 +339,27 @@ class ShardClient:
             )
         return str(folder.resolve().relative_to(root.resolve()))
 
-    def _pull_of(self, shard: _Shard, wanted: Sequence[KeyedRows], *, create: bool) -> Pull:
-        keys = [each.keys[each.bounds[shard.number] : each.bounds[shard.number + 1]] for each in wanted]
+    def _pull_of(self, link: ShardLink, wanted: Sequence[KeyedRows], *, create: bool) -> Pull:
+        keys = [each.keys[each.bounds[link.number] : each.bounds[link.number + 1]] for each in wanted]
         parts = tuple(TablePart(each.table, len(own)) for each, own in zip(wanted, keys, strict=True))
-        after = max(0, shard.sent - self._staleness)
-        return Pull(0, self.trainer, after, create, parts, _joined(keys))
+        after = max(0, link.sent - self._staleness)
+        return Pull(0, self.trainer, after, create, parts, _joined(keys), self._life)
 
-    def _answers(self, pulls: Mapping[int, Pull]) -> dict[int, Rows]:
-        """Return the answers of shards, which work on them side by side."""
-        try:
-            asked = {number: self._ask(self._shards[number], pull) for number, pull in pulls.items()}
-            return {number: self._rows_of(self._shards[number], *each) for number, each in asked.items()}
-        except BaseException:
-            for number in pulls:  # answers that nobody reads are not to be taken for later ones
-                with self._shards[number].lock:
-                    self._shards[number].disconnect()
-            raise
-
-    def _ask(self, shard: _Shard, pull: Pull) -> tuple[Pull, ShardConnection]:
-        """Send a pull; return it, and what it was sent over."""
-
-        def ask(connection: ShardConnection) -> ShardConnection:
-            connection.send_pull(pull)
-            return connection
-
-        return pull, self._reach(shard, ask)
-
-    def _rows_of(self, shard: _Shard, pull: Pull, asked: ShardConnection) -> Rows:
-        """Return the rows of a pull; it is sent again where the connection has ended meanwhile."""
-
-        def receive(connection: ShardConnection) -> Rows:
-            if connection is not asked:
-                connection.send_pull(pull)
-            return connection.receive_rows()
-
-        rows = self._reach(shard, receive)
-        with shard.lock:
-            shard.note(rows.ack)
-        return rows
-
-    def _send(self, shard: _Shard, operation: Operation) -> None:
-        with shard.lock:
-            connection = self._connected(shard, self._deadline())
-            shard.sent += 1
-            operation = replace(operation, sequence=shard.sent)
-            shard.kept.append(operation)
-            try:
-                connection.send(operation)
-                shard.unread += 1
-                while shard.unread > _UNREAD_ACKS:
-                    shard.note(connection.receive_ack())
-                    shard.unread -= 1
-            except (ShardUnreachableError, ShardReplacedError):
-                shard.disconnect()
-                self._connected(shard, self._deadline())  # which sends what is kept
-
-    def _reach(self, shard: _Shard, ask: Callable[[ShardConnection], ResultT]) -> ResultT:
-        """Return what a shard, or its successor, answers."""
-        until = self._deadline()
-        with shard.lock:
-            while True:
-                try:
-                    return ask(self._connected(shard, until))
-                except (ShardUnreachableError, ShardReplacedError) as error:
-                    shard.disconnect()
-                    self._wait(shard, until, error)
-
-    def _look_for_successors(self) -> None:
-        """Let a successor have what it lacks as soon as it is there."""
-        while not self._ends.wait(_LOOK_SECONDS):
-            for shard in self._shards:
-                connection, address = shard.connection, self._addresses(shard.number)
-                if connection is None or address is None or address == connection.address:
-                    continue
-                connection.cancel()  # what waits for the one before waits in vain
-                with shard.lock:
-                    if shard.connection is connection:
-                        shard.disconnect()
-                        with suppress(ShardUnreachableError, GraphboxError):  # the next use meets it, too
-                            self._connect(shard, address)
-
-    def _connected(self, shard: _Shard, until: float) -> ShardConnection:
-        """Return the connection to a shard that has all that this trainer has sent."""
-        while shard.connection is None:
-            try:
-                address = self._addresses(shard.number)
-                if address is None:
-                    self._wait(shard, until, None)
-                else:
-                    self._connect(shard, address)
-            except (ShardUnreachableError, ShardReplacedError) as error:
-                shard.disconnect()
-                self._wait(shard, until, error)
-        return shard.connection
-
-    def _connect(self, shard: _Shard, address: ShardAddress) -> None:
-        shard.connection = connection = ShardConnection(
-            address,
-            self.trainer,
-            self._deadlines,
-            deadline_s=self._deadline_s,
-            name=f"shard {shard.number} of {self.size}",
-            token=self._token,
-            is_half=self._is_half,
+    def _operation_of(self, shard: int, kind: Kind, changes: Mapping[str, KeyedChange]) -> Operation:
+        """Return the part of changes that is a shard's, in memory of its own, without its number."""
+        parts: list[TablePart] = []
+        keys, values, counts = [np.zeros(0, np.int64)], [_NOTHING], [_NOTHING]
+        for table, each in changes.items():
+            own = slice(each.bounds[shard], each.bounds[shard + 1])
+            parts.append(TablePart(table, len(each.keys[own]), each.lr, each.counts.shape[1]))
+            keys.append(each.keys[own])
+            values.append((each.values[own] if kind == "push" else each.values).reshape(-1))
+            counts.append(each.counts[own].reshape(-1))
+        # A shard that cannot make them durable would keep the parts of all others in memory, too.
+        join = np.concatenate if self.size > 1 else _joined
+        return Operation(
+            0, self.trainer, 0, kind, tuple(parts), join(keys), join(values), join(counts), self._life
         )
-        there = connection.greeted(shard.number, self.size)
-        if not shard.is_known:
-            shard.is_known, shard.sent = True, there.applied
-        shard.note(there)
-        for table, settings in self._settings.items():
-            connection.call("make", {"table": table, "settings": settings})
-        missing = [each for each in shard.kept if each.sequence > there.applied]
-        first = missing[0].sequence if missing else shard.sent + 1
-        if first > there.applied + 1:
-            raise ProcessLostError(
-                f"lost operations {there.applied + 1} to {first - 1} of trainer {self.trainer} with the last "
-                "process that had them",
-                where=connection.name,
-                hint="resume from the last checkpoint; with a folder for its rows a shard loses nothing",
-            )
-        for each in missing:
-            connection.send(each)
-        shard.unread = len(missing)
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self._deadline_s
-
-    def _wait(self, shard: _Shard, until: float, error: BaseException | None) -> None:
-        """Wait a moment before a shard is asked for anew.
-
-        Raises:
-            ProcessLostError: it has not come in time.
-        """
-        if time.monotonic() > until:
-            said = "" if error is None else f": {error}"
-            raise ProcessLostError(
-                f"waited {self._deadline_s:g} seconds for a shard or its successor{said}",
-                where=f"trainer {self.trainer}, shard {shard.number} of {self.size}",
-                hint="resume the run from its last checkpoint when the host is back",
-            )
-        time.sleep(_LOOK_SECONDS)
-
-
-def _operation_of(shard: int, trainer: int, kind: Kind, changes: Mapping[str, KeyedChange]) -> Operation:
-    """Return the part of changes that is a shard's, without number and incarnation."""
-    parts: list[TablePart] = []
-    keys, values, counts = [np.zeros(0, np.int64)], [_NOTHING], [_NOTHING]
-    for table, each in changes.items():
-        own = slice(each.bounds[shard], each.bounds[shard + 1])
-        parts.append(TablePart(table, len(each.keys[own]), each.lr, each.counts.shape[1]))
-        keys.append(each.keys[own])
-        values.append((each.values[own] if kind == "push" else each.values).reshape(-1))
-        counts.append(each.counts[own].reshape(-1))
-    return Operation(0, trainer, 0, kind, tuple(parts), _joined(keys), _joined(values), _joined(counts))
 
 
 def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -13,6 +13,7 @@ from pyarrow import flight
 
 from graphbox.cluster.deadlines import Deadlines
 from graphbox.cluster.messages import (
+    ACK_SCHEMA,
     PROTOCOL,
     PULL_SCHEMA,
     PUSH_SCHEMA,
@@ -21,12 +22,12 @@ from graphbox.cluster.messages import (
     Pull,
     Rows,
     decode_ack,
-    decode_error,
     decode_rows,
     encode_operation,
     encode_pull,
+    read_head,
 )
-from graphbox.errors import ConflictError, GraphboxError, TimeLimitError
+from graphbox.errors import ConflictError, GraphboxError, TimeLimitError, UsageError
 from graphbox.native import Int64Array
 
 __all__ = ["ShardAddress", "ShardConnection", "ShardUnreachableError"]
@@ -69,9 +70,11 @@ class ShardConnection:
         token: of the cluster.
         is_half: rows come as float16.
 
+    Attributes:
+        keeps: whether the shard keeps its rows in a folder.
+
     Raises:
-        ShardUnreachableError: the shard does not answer.
-        GraphboxError: it refuses.
+        UsageError: an address of another form.
     """
 
     def __init__(
@@ -92,49 +95,63 @@ class ShardConnection:
         self._deadline_s = deadline_s
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
         self._headers = headers
-        self._client = flight.FlightClient(address.location)
-        self._hello = self._greet()
-        wire = "float16" if is_half else "float32"
-        self._pulls = self._stream({"stream": "pull", "wire": wire}, PULL_SCHEMA)
-        self._pushes = self._stream({"stream": "push"}, PUSH_SCHEMA)
-
-    def _greet(self) -> Mapping[str, Any]:
-        limit_s = min(_HELLO_SECONDS, self._deadline_s)
+        self._calls: set[Any] = set()
+        self.keeps = False
         try:
-            said: Mapping[str, Any] = self.call("hello", {"protocol": PROTOCOL}, limit_s=limit_s)
-        except TimeLimitError as error:  # there may be a successor, which is somewhere else
-            raise ShardUnreachableError(error.message) from None
-        return said
+            self._client = flight.FlightClient(address.location)
+        except pa.ArrowInvalid as error:
+            raise UsageError(
+                f"expected an address like grpc://10.0.0.7:7100, received {address.location!r}: {error}",
+                where=name,
+            ) from None
+        self._streams: list[tuple[Any, Any]] = []
+        self._wire = "float16" if is_half else "float32"
 
-    def cancel(self) -> None:
-        """Let waits for answers end, in other threads too."""
-        for _, reader in (self._pulls, self._pushes):
-            reader.cancel()
+    def greet(self, index: int, shards: int, life: int, session: int) -> Ack:
+        """Open the streams; return what the shard has of this trainer.
 
-    def close(self) -> None:
-        """End the streams."""
-        self.cancel()
-        for writer, _ in (self._pulls, self._pushes):
-            try:
-                writer.close()
-            except _BROKEN:
-                continue  # it has ended already
-        self._client.close()
-
-    def greeted(self, index: int, shards: int) -> Ack:
-        """Return what the shard has of this trainer.
+        Args:
+            index: number that the shard should have.
+            shards: how many there should be.
+            life: number of this client.
+            session: how often the trainers in step were started.
 
         Raises:
+            ShardUnreachableError: the shard does not answer.
             ConflictError: it is another shard than the one that was looked for.
         """
-        there = (self._hello["index"], self._hello["shards"])
+        hello = {"protocol": PROTOCOL, "life": life, "session": session}
+        try:
+            said = self.call("hello", hello, limit_s=min(_HELLO_SECONDS, self._deadline_s))
+        except TimeLimitError as error:  # there may be a successor, which is somewhere else
+            raise ShardUnreachableError(error.message) from None
+        there = (said["index"], said["shards"])
         if there != (index, shards):
             raise ConflictError(
                 f"expected shard {index} of {shards}, found shard {there[0]} of {there[1]}",
                 where=self.address.location,
                 hint="trainers and shards must belong to the same run",
             )
-        return Ack(self.address.incarnation, self._hello["applied"], self._hello["durable"])
+        self.keeps = bool(said["keeps"])
+        self._pulls = self._stream({"stream": "pull", "wire": self._wire}, PULL_SCHEMA)
+        self._pushes = self._stream({"stream": "push"}, PUSH_SCHEMA)
+        self._streams = [self._pulls, self._pushes]
+        return Ack(self.address.incarnation, said["applied"], said["durable"])
+
+    def cancel(self) -> None:
+        """Let waits for answers end, in other threads too."""
+        for _, reader in (*self._streams, *self._calls):
+            reader.cancel()
+
+    def close(self) -> None:
+        """End the streams."""
+        self.cancel()
+        for writer, _ in self._streams:
+            try:
+                writer.close()
+            except _BROKEN:
+                continue  # it has ended already
+        self._client.close()
 
     # --- Rows
 
@@ -160,9 +177,13 @@ class ShardConnection:
 
     # --- Calls
 
-    def make_durable(self) -> Ack:
-        """Let the shard keep what was applied; return what it has of this trainer."""
-        said = self.call("make_durable", {})
+    def make_durable(self, after: int) -> Ack:
+        """Let the shard keep what was applied; return what it has of this trainer.
+
+        Args:
+            after: number of this trainer's operations that must have been applied before.
+        """
+        said = self.call("make_durable", {}, after=after)
         return Ack(self.address.incarnation, said["applied"], said["durable"])
 
     def call(
@@ -171,6 +192,7 @@ class ShardConnection:
         asked: Mapping[str, Any],
         keys: Int64Array | None = None,
         *,
+        after: int = 0,
         limit_s: float | None = None,
     ) -> Any:
         """Return the answer to a call: bytes if keys were given, else what the JSON says.
@@ -179,6 +201,7 @@ class ShardConnection:
             name: of the call.
             asked: its arguments.
             keys: int64 [n], of those that take keys.
+            after: number of this trainer's operations that must have been applied before.
             limit_s: the longest wait; None: that of the connection.
 
         Raises:
@@ -186,8 +209,9 @@ class ShardConnection:
             TimeLimitError: the shard did not answer.
             GraphboxError: it refuses.
         """
-        head = {"incarnation": self.address.incarnation, "trainer": self._trainer, **asked}
-        body = orjson.dumps(head) + (b"" if keys is None else b"\n" + np.ascontiguousarray(keys).tobytes())
+        body = self._head(asked, after) + (
+            b"" if keys is None else b"\n" + np.ascontiguousarray(keys).tobytes()
+        )
         options = flight.FlightCallOptions(timeout=limit_s or self._deadline_s, headers=self._headers)
         try:
             answers = list(self._client.do_action(flight.Action(name, body), options))
@@ -200,12 +224,32 @@ class ShardConnection:
         content = answers[0].body.to_pybytes()
         if keys is not None and not content.startswith(b'{"error"'):
             return content
-        found = orjson.loads(content)
-        if "error" in found:
-            raise decode_error(found["error"])
-        return found
+        return read_head(content)
+
+    def long_call(self, name: str, asked: Mapping[str, Any], *, after: int, limit_s: float) -> None:
+        """Wait for a call that may take long; :meth:`cancel` ends it.
+
+        Raises:
+            ShardUnreachableError: the connection has ended.
+            TimeLimitError: it took longer than ``limit_s``.
+            GraphboxError: the shard refuses.
+        """
+        stream = self._stream({"stream": "call", "call": name}, ACK_SCHEMA)
+        self._calls.add(stream)
+        try:
+            stream[0].write_metadata(pa.py_buffer(self._head(asked, after)))
+            self._receive(stream, name, lambda said: read_head(said.app_metadata), limit_s)
+        except _BROKEN as error:
+            raise ShardUnreachableError(_reason_of(error)) from error
+        finally:
+            self._calls.discard(stream)
+            stream[1].cancel()
 
     # --- Details
+
+    def _head(self, asked: Mapping[str, Any], after: int) -> bytes:
+        head = {"incarnation": self.address.incarnation, "trainer": self._trainer, "after": after}
+        return orjson.dumps({**head, **asked})
 
     def _stream(self, asked: Mapping[str, Any], schema: pa.Schema) -> tuple[Any, Any]:
         command = orjson.dumps({"protocol": PROTOCOL, **asked})
@@ -227,10 +271,14 @@ class ShardConnection:
                 raise self._failed(error, what, is_late=is_late()) from error
 
     def _receive(
-        self, stream: tuple[Any, Any], what: str, decode: Callable[[flight.FlightStreamChunk], ResultT]
+        self,
+        stream: tuple[Any, Any],
+        what: str,
+        decode: Callable[[flight.FlightStreamChunk], ResultT],
+        limit_s: float | None = None,
     ) -> ResultT:
         _, reader = stream
-        with self._deadlines.within(self._deadline_s, reader.cancel) as is_late:
+        with self._deadlines.within(limit_s or self._deadline_s, reader.cancel) as is_late:
             try:
                 said = reader.read_chunk()
             except _BROKEN as error:

@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from graphbox.errors import FormatError, NotFoundError
+from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
-from graphbox.table.atomic_folder import atomic_folder, write_durably
+from graphbox.table.atomic_folder import atomic_folder, system_errors, write_durably
 
 __all__ = ["Generations"]
 
 _STATE: Final = "shard.json"
-_NAME: Final = re.compile(r"(?P<incarnation>[0-9]{8})-(?P<number>[0-9]{8})")
+_INCARNATION_DIGITS: Final = 8
+_NAME: Final = re.compile(r"[0-9]{8}-[0-9]{8}")
+_UNFINISHED: Final = re.compile(r"\.([0-9]{8})-[0-9]{8}\..*\.partial")
 _MOST_DELTAS: Final = 20
 """Generations after a whole one that build on each other: a successor loads them all."""
 
@@ -47,6 +49,10 @@ class Generations:
     Args:
         folder: of this shard alone.
         incarnation: number of this process among those that had the folder.
+
+    Raises:
+        ConflictError: a process with this incarnation or a higher one had the folder.
+        GraphboxError: the system refuses to make it.
     """
 
     def __init__(self, folder: Path, incarnation: int) -> None:
@@ -54,8 +60,17 @@ class Generations:
         self._incarnation = incarnation
         self._number = 0
         self._chain: list[str] = []
-        self._saved: set[str] = set()
-        folder.mkdir(parents=True, exist_ok=True)
+        self._saved: dict[str, EmbeddingTable] = {}
+        with system_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            newest = self._names()[-1:]
+        before = max((int(name[:_INCARNATION_DIGITS]) for name in newest), default=0)
+        if before >= incarnation:
+            raise ConflictError(
+                f"expected an incarnation above {before}, that of the folder, received {incarnation}",
+                where=str(folder),
+                hint="start each process of a shard with a higher incarnation than the one before",
+            )
 
     def load(self, threads: int | None = None) -> tuple[dict[str, EmbeddingTable], dict[int, int]]:
         """Return the tables of the newest generation and the last operation of each trainer in it.
@@ -94,7 +109,7 @@ class Generations:
             GraphboxError: the system refuses.
         """
         chain = self._chain if len(self._chain) <= _MOST_DELTAS else []
-        saved = self._saved if chain else set()
+        saved = self._saved if chain else {}
         # Until this one is there: deltas of some tables would be of it alone.
         self._chain = []
         self._number += 1
@@ -103,20 +118,18 @@ class Generations:
         with atomic_folder(self._folder / name, _is_generation, "a state of a shard") as beside:
             for table_name, table in tables.items():
                 place = beside / f"table-{len(made)}"
-                if table_name in saved:
-                    table.save_delta(place)
-                else:
+                is_base = saved.get(table_name) is not table
+                if is_base:
                     table.save_base(place)
-                made[table_name] = {"folder": place.name, "is_base": table_name not in saved}
+                else:
+                    table.save_delta(place)
+                made[table_name] = {"folder": place.name, "is_base": is_base}
             state = _State(chain[-1] if chain else None, {str(each): applied[each] for each in applied}, made)
             write_durably(beside / _STATE, json.dumps(asdict(state)).encode())
         self._chain = [*chain, name]
-        self._saved = set(tables)
-        self._remove_older()
-
-    def forget(self) -> None:
-        """Let the next generation have all rows: tables have been replaced."""
-        self._chain = []
+        self._saved = dict(tables)
+        with system_errors(self._folder):
+            self._remove_older()
 
     def _names(self) -> list[str]:
         """Return the names of generations, the newest last."""
@@ -143,6 +156,10 @@ class Generations:
         for name in self._names():
             if name < self._chain[0]:
                 shutil.rmtree(self._folder / name, ignore_errors=True)
+        for each in self._folder.iterdir():
+            unfinished = _UNFINISHED.fullmatch(each.name)
+            if unfinished and int(unfinished[1]) < self._incarnation:  # of a process that was killed
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def _checkpoints(folder: Path, chain: list[tuple[str, _State]]) -> dict[str, list[Path]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,7 @@ class Pull:
         create: give unknown keys a row.
         parts: tables, in the order of ``keys``.
         keys: int64 [keys of all parts].
+        life: number of the client that asks.
     """
 
     incarnation: int
@@ -73,6 +74,7 @@ class Pull:
     create: bool
     parts: tuple[TablePart, ...]
     keys: Int64Array
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Operation:
         keys: int64 [keys of all parts].
         values: float32, gradients of a push, flat.
         counts: float32, shows and clicks of a push, flat: those of the first key, then the second's.
+        life: number of the client that sends it.
     """
 
     incarnation: int
@@ -113,6 +116,7 @@ class Operation:
     keys: Int64Array
     values: Float32Array
     counts: Float32Array
+    life: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -142,8 +146,13 @@ class Ack:
 def encode_pull(pull: Pull) -> tuple[pa.RecordBatch, bytes]:
     """Return a pull as a record batch and its metadata."""
     batch = pa.record_batch([pa.array(pull.keys)], schema=PULL_SCHEMA)
-    head = {"incarnation": pull.incarnation, "trainer": pull.trainer, "after": pull.after}
-    return batch, orjson.dumps({**head, "create": pull.create, "parts": _parts(pull.parts)})
+    head: dict[str, Any] = {
+        "incarnation": pull.incarnation,
+        "trainer": pull.trainer,
+        "after": pull.after,
+    }
+    head |= {"create": pull.create, "parts": _parts(pull.parts), "life": pull.life}
+    return batch, orjson.dumps(head)
 
 
 def decode_pull(batch: pa.RecordBatch, metadata: bytes) -> Pull:
@@ -152,15 +161,16 @@ def decode_pull(batch: pa.RecordBatch, metadata: bytes) -> Pull:
     Raises:
         FormatError: it is none.
     """
-    head = _head(metadata)
+    head = read_head(metadata)
     keys = _numbers(_column(batch, "keys"), pa.int64())
     pull = Pull(
-        _integer(head, "incarnation"),
-        _integer(head, "trainer"),
-        _integer(head, "after"),
+        read_number(head, "incarnation"),
+        read_number(head, "trainer"),
+        read_number(head, "after"),
         bool(head.get("create")),
         _read_parts(head),
         keys,
+        read_number(head, "life"),
     )
     _check_keys(pull.parts, keys)
     return pull
@@ -188,10 +198,10 @@ def decode_rows(batch: pa.RecordBatch, metadata: bytes) -> Rows:
         GraphboxError: what the shard answered instead.
         FormatError: it is none.
     """
-    head = _head(metadata)
+    head = read_head(metadata)
     column = _column(batch, "values")
     values = _numbers(column, column.type)
-    return Rows(values, _integer(head, "clipped"), _read_ack(head))
+    return Rows(values, read_number(head, "clipped"), _read_ack(head))
 
 
 def encode_operation(operation: Operation) -> tuple[pa.RecordBatch, bytes]:
@@ -205,6 +215,7 @@ def encode_operation(operation: Operation) -> tuple[pa.RecordBatch, bytes]:
         "trainer": operation.trainer,
         "sequence": operation.sequence,
         "kind": operation.kind,
+        "life": operation.life,
         "parts": _parts(operation.parts),
     }
     return pa.record_batch(columns, schema=PUSH_SCHEMA), orjson.dumps(head)
@@ -216,19 +227,20 @@ def decode_operation(batch: pa.RecordBatch, metadata: bytes) -> Operation:
     Raises:
         FormatError: it is none.
     """
-    head = _head(metadata)
+    head = read_head(metadata)
     kind = head.get("kind")
     if kind not in KINDS:
         raise FormatError(f"expected an operation of {', '.join(KINDS)}, received {kind!r}", where="kind")
     operation = Operation(
-        _integer(head, "incarnation"),
-        _integer(head, "trainer"),
-        _integer(head, "sequence"),
+        read_number(head, "incarnation"),
+        read_number(head, "trainer"),
+        read_number(head, "sequence"),
         kind,
         _read_parts(head),
         _list(batch, "keys", pa.int64()),
         _list(batch, "values", pa.float32()),
         _list(batch, "counts", pa.float32()),
+        read_number(head, "life"),
     )
     _check_keys(operation.parts, operation.keys)
     return operation
@@ -245,16 +257,13 @@ def decode_ack(metadata: bytes) -> Ack:
     Raises:
         GraphboxError: what the shard answered instead.
     """
-    return _read_ack(_head(metadata))
+    return _read_ack(read_head(metadata))
 
 
 def encode_error(error: GraphboxError) -> bytes:
     """Return the metadata of an answer that is an error."""
     said = {"kind": type(error).__name__, "message": error.message, "where": error.where, "hint": error.hint}
     return orjson.dumps({"error": said})
-
-
-ErrorT = TypeVar("ErrorT", bound=GraphboxError)
 
 
 def decode_error(said: Mapping[str, Any]) -> GraphboxError:
@@ -270,7 +279,13 @@ def decode_error(said: Mapping[str, Any]) -> GraphboxError:
     )
 
 
-def _head(metadata: bytes | None) -> Mapping[str, Any]:
+def read_head(metadata: bytes | None) -> Mapping[str, Any]:
+    """Return what the JSON of a message says.
+
+    Raises:
+        FormatError: it is none.
+        GraphboxError: the error that it says.
+    """
     try:
         head = orjson.loads(b"" if metadata is None else memoryview(metadata))
     except orjson.JSONDecodeError as error:
@@ -282,7 +297,12 @@ def _head(metadata: bytes | None) -> Mapping[str, Any]:
     return head
 
 
-def _integer(head: Mapping[str, Any], name: str) -> int:
+def read_number(head: Mapping[str, Any], name: str) -> int:
+    """Return a number of 0 or more.
+
+    Raises:
+        FormatError: there is none of this name.
+    """
     value = head.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise FormatError(f"expected a number of 0 or more, received {value!r}", where=name)
@@ -318,7 +338,7 @@ def _check_keys(parts: Sequence[TablePart], keys: Int64Array) -> None:
 
 
 def _read_ack(head: Mapping[str, Any]) -> Ack:
-    return Ack(_integer(head, "incarnation"), _integer(head, "applied"), _integer(head, "durable"))
+    return Ack(read_number(head, "incarnation"), read_number(head, "applied"), read_number(head, "durable"))
 
 
 def _column(batch: pa.RecordBatch | None, name: str) -> pa.Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from graphbox.table import ProcessGroup
     from graphbox.table.key_bags import KeyBags
 
-__all__ = ["RemoteTable"]
+__all__ = ["RemoteTable", "pull_together"]
 
 
 class RemoteTable:
@@ -80,6 +81,12 @@ class RemoteTable:
                 where=name,
                 hint="make it without admission=CountAdmission(...)",
             )
+        if client.in_step and processes is None and average_gradients:
+            raise UsageError(
+                "expected the processes of the trainers in step, by whose number gradients are divided",
+                where=name,
+                hint="give `processes`, or `average_gradients=False`, which adds gradients up",
+            )
         self.name = name
         self._client = client
         self._settings = settings
@@ -87,6 +94,7 @@ class RemoteTable:
         self._trainers = 1 if processes is None or not average_gradients else processes.size
         self._reader = GradientReader(settings, torch.device("cpu"))
         self._skipped = 0
+        self._together: _Pulled | None = None
         client.make(name, table_settings(settings))
 
     def __repr__(self) -> str:
@@ -251,9 +259,12 @@ class RemoteTable:
             keys: int64 [keys].
             create: give unknown keys a row.
         """
-        divided = DividedKeys.of(keys, self._client.size)
-        (parts,) = self._client.pull([_rows_of(self.name, divided)], create=create)
-        return divided, _gathered(parts, divided.places, self.dim)
+        pulled, self._together = self._together, None
+        if pulled is None or pulled.create != create or not torch.equal(pulled.keys, keys):
+            divided = DividedKeys.of(keys, self._client.size)
+            (parts,) = self._client.pull([_rows_of(self.name, divided)], create=create)
+            pulled = _Pulled(keys, create, divided, parts)
+        return pulled.divided, _gathered(pulled.parts, pulled.divided.places, self.dim)
 
     def learn(self, gradients: Sequence[ShardedGradient[DividedKeys]]) -> None:
         """Send the gradients of lookups, in their order, as one push; none where this trainer has none.
@@ -286,9 +297,12 @@ class RemoteTable:
     # --------------------------------------------------------------------------------------------- details
 
     def _push(self, given: Sequence[KeyedGradients[DividedKeys]]) -> None:
-        whole = self._finite(self._reader.joined(given))
+        self._together = None
+        whole = self._without_skipped(self._reader.joined(given))
         divided = whole.exchange or DividedKeys.of(whole.keys, self._client.size)
-        gradients, counts = self._reader.split(whole.summed(divided, self._trainers))
+        sums = whole.summed(divided, self._trainers)
+        self._refuse_infinite(sums, divided)
+        gradients, counts = self._reader.split(sums)
         columns = [each.numpy() for each in counts.values()]
         change = KeyedChange(
             divided.different.numpy(),
@@ -299,19 +313,28 @@ class RemoteTable:
         )
         self._client.push(self.name, change)
 
-    def _finite(self, given: KeyedGradients[DividedKeys]) -> KeyedGradients[DividedKeys]:
-        """Return gradients without those that are skipped; trainers in step refuse alike what is refused."""
+    @property
+    def _skips(self) -> bool:
+        return self._settings._native.skip_nonfinite
+
+    def _without_skipped(self, given: KeyedGradients[DividedKeys]) -> KeyedGradients[DividedKeys]:
+        """Return gradients without those that hold NaN or infinity, where these are skipped."""
+        if not self._skips:
+            return given
         is_finite = torch.isfinite(given.values).all(dim=1)
-        refused: int | None = None
-        if not bool(is_finite.all()):
-            if self._settings._native.skip_nonfinite:
-                self._skipped += int((~is_finite).sum())
-                given = given.take(is_finite)
-            else:
-                refused = int(given.keys[~is_finite][0])
-        states = np.array([[int(refused is not None), refused or 0]])
+        if bool(is_finite.all()):
+            return given
+        self._skipped += int((~is_finite).sum())
+        return given.take(is_finite)
+
+    def _refuse_infinite(self, sums: Tensor, divided: DividedKeys) -> None:
+        """Refuse gradients that are not finite, or whose sum is not; trainers in step do it alike."""
+        is_finite = torch.isfinite(sums).all(dim=1)
+        first = divided.different[~is_finite][:1].tolist()
+        state = np.array([int(bool(first) and not self._skips), *(first or [0])])
+        states = state[None]
         if self._processes is not None:
-            states = self._processes.gather(f"push of table {self.name}: what trainers have", states[0])
+            states = self._processes.gather(f"push of table {self.name}: what trainers have", state)
         refusing = np.flatnonzero(states[:, 0])
         if len(refusing):
             whose = f"of rank {refusing[0]} " if self._processes is not None else ""
@@ -320,10 +343,10 @@ class RemoteTable:
                 where=f"{self.name}, key {int(states[refusing[0], 1])}",
                 hint='lower the learning rate, or make the table with nonfinite="skip"',
             )
-        return given
 
     def _operate(self, kind: Kind, divided: DividedKeys) -> None:
         """Change rows in another way than by gradients."""
+        self._together = None
         keys = divided.different.numpy()
         nothing = np.zeros((len(keys), 0), np.float32)
         change = KeyedChange(keys, _bounds(divided), np.zeros((0, self.dim), np.float32), nothing)
@@ -337,6 +360,47 @@ class RemoteTable:
     def _meet(self, what: str) -> None:
         if self._processes is not None:
             self._processes.barrier(f"{what} of table {self.name}", timeout_seconds=FILES_TIMEOUT_SECONDS)
+
+
+@dataclass(frozen=True)
+class _Pulled:
+    """Rows of a lookup to come.
+
+    Attributes:
+        keys: int64 [keys], as the lookup will have them.
+        create: whether unknown keys got a row.
+        divided: which shard has which.
+        parts: rows of the different keys, of each shard that has some.
+    """
+
+    keys: Tensor
+    create: bool
+    divided: DividedKeys
+    parts: Sequence[Float32Array]
+
+
+def pull_together(keys: Mapping[RemoteTable, Any], *, create: bool = True) -> None:
+    """Pull rows of several tables by one request to each shard; the next lookup of each finds them here.
+
+    A lookup of other keys, or one after a push to its table, sends a request of its own.
+
+    Args:
+        keys: of the next lookup, by table; all tables of one client.
+        create: give unknown keys a row.
+
+    Raises:
+        UsageError: tables of several clients, or keys that are no integers.
+        GraphboxError: see :meth:`ShardClient.pull`.
+    """
+    clients = {id(table._client): table._client for table in keys}
+    if len(clients) > 1:
+        raise UsageError(f"expected tables of one client, received those of {len(clients)}", where="keys")
+    flat = {table: table.lookup_keys(each, "keys").reshape(-1).clone() for table, each in keys.items()}
+    for client in clients.values():
+        divided = {table: DividedKeys.of(each, client.size) for table, each in flat.items()}
+        wanted = [_rows_of(table.name, each) for table, each in divided.items()]
+        for table, parts in zip(divided, client.pull(wanted, create=create), strict=True):
+            table._together = _Pulled(flat[table], create, divided[table], parts)
 
 
 def _rows_of(name: str, divided: DividedKeys) -> KeyedRows:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import numpy as np
 import orjson
@@ -17,22 +20,33 @@ from pyarrow import flight
 from graphbox.cluster.messages import (
     ACK_SCHEMA,
     PROTOCOL,
+    Ack,
     decode_operation,
     decode_pull,
     encode_ack,
     encode_error,
     encode_rows,
+    read_head,
+    read_number,
     rows_schema,
 )
 from graphbox.cluster.shard import Buffer, TableShard
-from graphbox.errors import FormatError, GraphboxError, UsageError
+from graphbox.errors import ConflictError, FormatError, GraphboxError, UsageError
 from graphbox.memory import keep_freed_messages
 from graphbox.native import Int64Array
 
 __all__ = ["DURABLE_EVERY_SECONDS", "ShardServer"]
 
 DURABLE_EVERY_SECONDS: Final = 10.0
-"""The longest time that trainers keep what they sent, as long as the disk has room."""
+"""The longest time that trainers keep what they sent, unless the disk is full."""
+_SHUTDOWN_SECONDS: Final = 2.0
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class ShardServer:
@@ -45,9 +59,13 @@ class ShardServer:
         token: which callers must send; None: none, on the loopback interface alone.
         durable_every_s: how often what has changed is made durable.
 
+    Attributes:
+        location: address for trainers.
+        warning: why the last attempt to make it durable failed; None: it did not.
+
     Raises:
-        UsageError: an address beyond loopback without a token.
-        ConflictError: the port is taken.
+        UsageError: an address beyond loopback without a token, or an empty one.
+        ConflictError: the port is taken, or the address is none of this host.
     """
 
     def __init__(
@@ -59,7 +77,7 @@ class ShardServer:
         token: str | None = None,
         durable_every_s: float = DURABLE_EVERY_SECONDS,
     ) -> None:
-        if token is None and not ipaddress.ip_address(host).is_loopback:
+        if not token and (token is not None or not _is_loopback(host)):
             raise UsageError(
                 f"expected a token for a shard that others can reach, received {host} without one",
                 where="token",
@@ -67,8 +85,16 @@ class ShardServer:
             )
         keep_freed_messages()
         self._shard = shard
-        self._flight = _Flight(shard, f"grpc://{host}:{port}", token)
-        self.location = f"grpc://{host}:{self._flight.port}"
+        place = f"[{host}]" if ":" in host else host
+        try:
+            self._flight = _Flight(shard, f"grpc://{place}:{port}", token)
+        except (pa.ArrowException, OSError) as error:
+            raise ConflictError(
+                f"cannot listen on {host}, port {port}: {' '.join(str(error).split())}",
+                where=shard.name,
+                hint="choose another port, or 0 for one that is free",
+            ) from None
+        self.location = f"grpc://{place}:{self._flight.port}"
         self._ends = threading.Event()
         self._durable_every_s = durable_every_s
         self.warning: GraphboxError | None = None
@@ -76,12 +102,42 @@ class ShardServer:
         self._saving.start()
 
     def close(self) -> None:
-        """Stop serving, when the streams of trainers have ended, and make durable what the shard has."""
+        """Make durable what the shard has, and serve no more: trainers wait for a successor.
+
+        Raises:
+            DoesNotFitError: the disk is full; the shard serves no more all the same.
+        """
         self._ends.set()
         self._saving.join()
-        self._flight.shutdown()
-        if self._shard.lease.holds:
-            self._shard.make_durable()
+        try:
+            if self._shard.lease.holds:
+                self._shard.make_durable()
+        finally:
+            self._shard.lease.end()
+            # Streams of trainers that do not end them would let it wait for good.
+            stopping = threading.Thread(target=self._flight.shutdown, daemon=True)
+            stopping.start()
+            stopping.join(_SHUTDOWN_SECONDS)
+
+    def run(self) -> NoReturn:
+        """Serve until the process is asked to end (SIGTERM, or Ctrl-C), and end it, also if it cannot close.
+
+        The exit code is that of the error, 0 without one. Call it in the main thread; signals that come
+        before it have their usual effect.
+        """
+        ends = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        signal.sigwait(ends)
+        code = 0
+        try:
+            self.close()
+        except GraphboxError as error:
+            sys.stderr.write(f"error: {error}\n")
+            code = error.exit_code
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # the interpreter would wait for the streams of trainers that are still connected
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +150,7 @@ class ShardServer:
             try:
                 self._shard.make_durable()
                 self.warning = None
-            except GraphboxError as error:  # trainers keep what they sent, and wait when that is too much
+            except GraphboxError as error:  # trainers keep what they sent, and say so when it is too much
                 self.warning = error
 
 
@@ -132,20 +188,40 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     # --- Streams
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
-        """Answer pulls or operations until the trainer ends the stream."""
+        """Answer pulls, operations or one long call until the trainer ends the stream."""
         try:
-            head = _read_head(descriptor.command)
+            head = read_head(descriptor.command)
             _check_protocol(head)
-            stream = {"pull": self._answer_pulls, "push": self._answer_operations}.get(head.get("stream", ""))
+            streams = {"pull": self._answer_pulls, "push": self._answer_operations, "call": self._answer_call}
+            stream = streams.get(str(head.get("stream")))
             if stream is None:
-                raise FormatError(f"expected a stream of pulls or pushes, received {head.get('stream')!r}")
+                raise FormatError(
+                    f"expected a stream of {', '.join(streams)}, received {head.get('stream')!r}"
+                )
         except GraphboxError as error:
             writer.begin(ACK_SCHEMA)
             writer.write_metadata(pa.py_buffer(encode_error(error)))
             return
-        stream(reader, writer, is_half=head.get("wire") == "float16")
+        stream(reader, writer, head)
 
-    def _answer_pulls(self, reader: Any, writer: Any, *, is_half: bool) -> None:
+    def _answer_call(self, reader: Any, writer: Any, head: Mapping[str, Any]) -> None:
+        writer.begin(ACK_SCHEMA)
+        for message in reader:
+            try:
+                call = self._call_named(str(head.get("call")))
+                found = orjson.dumps(call(read_head(message.app_metadata), np.zeros(0, np.int64)))
+            except GraphboxError as error:
+                found = encode_error(error)
+            writer.write_metadata(pa.py_buffer(found))
+
+    def _call_named(self, name: str) -> Callable[[Mapping[str, Any], Int64Array], Any]:
+        call = self._calls.get(name)
+        if call is None:
+            raise FormatError(f"expected a call of {', '.join(self._calls)}, received {name!r}")
+        return call
+
+    def _answer_pulls(self, reader: Any, writer: Any, head: Mapping[str, Any]) -> None:
+        is_half = head.get("wire") == "float16"
         writer.begin(rows_schema(is_half))
         buffer = Buffer()
         for message in reader:
@@ -157,7 +233,7 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
             else:
                 writer.write_with_metadata(batch, metadata)
 
-    def _answer_operations(self, reader: Any, writer: Any, *, is_half: bool) -> None:  # noqa: ARG002
+    def _answer_operations(self, reader: Any, writer: Any, _: Mapping[str, Any]) -> None:
         writer.begin(ACK_SCHEMA)
         for message in reader:
             try:
@@ -172,13 +248,11 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:  # noqa: ARG002
         """Answer a call: JSON, then a line end and keys where it has some."""
         try:
-            call = self._calls.get(action.type)
-            if call is None:
-                raise FormatError(f"expected a call of {', '.join(self._calls)}, received {action.type!r}")
+            call = self._call_named(action.type)
             text, _, keys = action.body.to_pybytes().partition(b"\n")
             if len(keys) % 8:
                 raise FormatError(f"expected keys of 8 bytes, received {len(keys)} bytes", where=action.type)
-            found = call(_read_head(text), np.frombuffer(keys, np.int64))
+            found = call(read_head(text), np.frombuffer(keys, np.int64))
             yield found if isinstance(found, bytes) else orjson.dumps(found)
         except GraphboxError as error:
             yield encode_error(error)
@@ -186,11 +260,18 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     def _hello(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
         _check_protocol(asked)
         shard = self._shard
-        ack = shard.wait(_number(asked, "incarnation"), _number(asked, "trainer"), 0)
-        return {"index": shard.index, "shards": shard.shards, "applied": ack.applied, "durable": ack.durable}
+        ack = shard.greet(
+            *(read_number(asked, name) for name in ("incarnation", "trainer", "life", "session"))
+        )
+        there = {"index": shard.index, "shards": shard.shards, "keeps": shard.keeps}
+        return {**there, "applied": ack.applied, "durable": ack.durable}
+
+    def _ready(self, asked: Mapping[str, Any]) -> Ack:
+        """Return what the shard has of a trainer, when all that it sent before has been applied."""
+        return self._shard.wait(*(read_number(asked, name) for name in ("incarnation", "trainer", "after")))
 
     def _make(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         settings = asked.get("settings")
         if not isinstance(settings, dict):
             raise FormatError("expected the settings of a table", where="settings")
@@ -198,41 +279,31 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
         return {}
 
     def _contains(self, asked: Mapping[str, Any], keys: Int64Array) -> bytes:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         return self._shard.contains(_text(asked, "table"), keys).tobytes()
 
     def _rows(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         return {"rows": {name: len(table) for name, table in self._shard.tables.items()}}
 
-    def _make_durable(self, asked: Mapping[str, Any], _: Int64Array) -> bytes:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+    def _make_durable(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
+        self._ready(asked)
         self._shard.make_durable()
-        return encode_ack(self._shard.ack(_number(asked, "trainer")))
+        return asdict(self._shard.ack(read_number(asked, "trainer")))
 
     def _save(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         self._shard.save(_text(asked, "table"), _text(asked, "place"))
         return {}
 
     def _load(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         self._shard.load(_text(asked, "table"), _text(asked, "place"))
         return {}
 
     def _shrink_report(self, asked: Mapping[str, Any], _: Int64Array) -> dict[str, Any]:
-        self._shard.wait(_number(asked, "incarnation"), 0, 0)
+        self._ready(asked)
         return asdict(self._shard.shrink_report(_text(asked, "table")))
-
-
-def _read_head(text: bytes) -> Mapping[str, Any]:
-    try:
-        head = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise FormatError(f"expected a call in JSON, received {error}") from None
-    if not isinstance(head, dict):
-        raise FormatError(f"expected a call, received {type(head).__name__}")
-    return head
 
 
 def _check_protocol(head: Mapping[str, Any]) -> None:
@@ -242,13 +313,6 @@ def _check_protocol(head: Mapping[str, Any]) -> None:
             where="protocol",
             hint="install the same version of graphbox on all hosts",
         )
-
-
-def _number(asked: Mapping[str, Any], name: str) -> int:
-    value = asked.get(name)
-    if type(value) is not int or value < 0:
-        raise FormatError(f"expected a number of 0 or more, received {value!r}", where=name)
-    return value
 
 
 def _text(asked: Mapping[str, Any], name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -71,7 +71,7 @@ class TableShard:
         shards: how many there are.
         incarnation: number of this process among all that had these keys; grows.
         lease: the right to serve.
-        folder: where generations of the rows are kept; None: nowhere, what the shard has ends with it.
+        folder: where generations of the rows are kept; None: nowhere, rows are lost when the process ends.
         checkpoints: folder below which trainers may have checkpoints saved and loaded; None: nowhere.
         trainers: how many trainers learn in step: their operations of one number are applied together, in
             the order of their ranks. None: each operation is applied when it comes.
@@ -104,6 +104,9 @@ class TableShard:
         self._order = threading.Lock()  # of operations and durable states, held while rows change
         self._changed = threading.Condition()  # of what was applied, held for a moment
         self._failure: GraphboxError | None = None
+        self._refused: dict[int, GraphboxError] = {}
+        self._lives: dict[int, int] = {}
+        self._session = 0
         self._generations = None if folder is None else Generations(folder, incarnation)
         if self._generations is not None:
             self._tables, self._applied = self._generations.load()
@@ -133,6 +136,7 @@ class TableShard:
             DoesNotFitError: new rows exceed the memory of the table.
         """
         self._check(asked.incarnation)
+        self._check_life(asked.trainer, asked.life)
         self._wait(asked.trainer, asked.after)
         self._check_keys(asked.keys)
         tables = [self._table(part.table) for part in asked.parts]
@@ -168,6 +172,7 @@ class TableShard:
         self._check(operation.incarnation)
         with self._order:
             trainer = operation.trainer
+            self._check_life(trainer, operation.life)
             received = self._received(trainer)
             if operation.sequence > received + 1:
                 raise ConflictError(
@@ -176,7 +181,11 @@ class TableShard:
                     hint="send again what the shard does not have",
                 )
             if operation.sequence == received + 1:
-                self._take(operation)
+                try:
+                    self._take(operation)
+                except GraphboxError as error:
+                    self._refuse(trainer, error)
+                    raise
         return self.ack(trainer)
 
     def _take(self, operation: Operation) -> None:
@@ -189,7 +198,7 @@ class TableShard:
             self._note_applied({trainer: sequence})
             return
         self._steps.add(trainer, sequence, operation.kind, changes)
-        with self._failing():
+        with self._failing(is_begun=True):
             while (found := self._steps.take(sequence)) is not None:
                 self._change(*found)
                 self._note_applied(dict.fromkeys(range(self._steps.trainers), sequence))
@@ -208,7 +217,7 @@ class TableShard:
             for name, each in changes.items():
                 _check_finite(each, name, self._tables[name])
         for number, (name, change) in enumerate(changes.items()):
-            with self._failing() if number else nullcontext():
+            with self._failing(is_begun=number > 0):
                 self._apply(kind, change, name)
 
     def _apply(self, kind: Kind, change: Change, name: str) -> None:
@@ -226,15 +235,63 @@ class TableShard:
             self._shrunk[name] = table.shrink()
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Let the shard be of no use if the block fails: a part of an operation was applied."""
+    def _failing(self, *, is_begun: bool) -> Iterator[None]:
+        """Let the shard be of no use if the block fails after a part of an operation may have been applied.
+
+        Args:
+            is_begun: whether something was applied before; else errors of ours say that nothing was.
+        """
         try:
             yield
         except GraphboxError as error:
-            with self._changed:
-                self._failure = error
-                self._changed.notify_all()
+            if is_begun:
+                self._fail(error)
             raise
+        except BaseException as error:
+            self._fail(GraphboxError(f"{type(error).__name__}: {error}", where=self.name))
+            raise
+
+    def _fail(self, error: GraphboxError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _refuse(self, trainer: int, error: GraphboxError) -> None:
+        """Remember why an operation was not applied, for who waits for it."""
+        if not isinstance(error, ShardReplacedError):
+            with self._changed:
+                self._refused[trainer] = error
+                self._changed.notify_all()
+
+    def greet(self, incarnation: int, trainer: int, life: int, session: int) -> Ack:
+        """Return what the shard has of a trainer, and answer this client of it alone from now on.
+
+        Args:
+            incarnation: of the shard that is asked.
+            trainer: number of the trainer.
+            life: number of the client.
+            session: how often the trainers in step were started; what waits of an earlier session is dropped.
+
+        Raises:
+            ShardReplacedError: see :meth:`pull`.
+            ConflictError: a client of an earlier session.
+        """
+        self._check(incarnation)
+        with self._order:
+            if session < self._session:
+                raise ConflictError(
+                    f"expected trainers of session {self._session}, received one of {session}",
+                    where=self.name,
+                    hint="the training was restarted: end this trainer",
+                )
+            if session > self._session:
+                self._session = session
+                self._lives.clear()
+                if self._steps is not None:
+                    self._steps.clear()
+            self._lives[trainer] = life
+            self._refused.pop(trainer, None)
+            return self.ack(trainer)
 
     def ack(self, trainer: int) -> Ack:
         """Return what the shard has of a trainer."""
@@ -271,6 +328,11 @@ class TableShard:
                 return
             self._tables[name] = EmbeddingTable(**table_arguments(settings, Path(name)))
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the rows survive the process."""
+        return self._generations is not None
+
     def save(self, name: str, place: str) -> None:
         """Write a checkpoint of this shard's rows of a table, beside those of the other shards.
 
@@ -302,8 +364,9 @@ class TableShard:
         with self._order:
             self.lease.check(self.name)
             self._tables[name] = table
-            if self._generations is not None:
-                self._generations.forget()
+            if self._steps is not None:
+                self._steps.clear()
+            self._write_generation()
 
     def shrink_report(self, name: str) -> ShrinkReport:
         """Return what the last shrink of a table dropped here."""
@@ -322,20 +385,31 @@ class TableShard:
             ShardReplacedError: the lease has run out.
             DoesNotFitError: the disk is full; trainers keep what they sent.
         """
-        if self._generations is None:
-            return
         with self._order:
-            if self._failure is not None or self._durable == self._applied:
-                return
-            self.lease.check(self.name)
-            applied = dict(self._applied)
-            self._generations.save(self._tables, applied)
-            # What was written too late does not count: the successor may have looked before it was there.
-            self.lease.check(self.name)
-            with self._changed:
-                self._durable = applied
+            if self._failure is None and self._durable != self._applied:
+                self._write_generation()
 
     # --------------------------------------------------------------------------------------------- details
+
+    def _write_generation(self) -> None:
+        """Keep rows and what was applied to them, where there is a folder."""
+        if self._generations is None:
+            return
+        self.lease.check(self.name)
+        applied = dict(self._applied)
+        self._generations.save(self._tables, applied)
+        # What was written too late does not count: the successor may have looked before it was there.
+        self.lease.check(self.name)
+        with self._changed:
+            self._durable = applied
+
+    def _check_life(self, trainer: int, life: int) -> None:
+        if self._lives.get(trainer, 0) != life:
+            raise ConflictError(
+                f"expected requests of the last client with number {trainer}, received those of another",
+                where=self.name,
+                hint="give each trainer a number of its own",
+            )
 
     def _check(self, incarnation: int) -> None:
         if incarnation != self.incarnation:
@@ -384,6 +458,8 @@ class TableShard:
         until = time.monotonic() + self._deadline_s
         with self._changed:
             while self._applied.get(trainer, 0) < after and self._failure is None:
+                if trainer in self._refused:
+                    raise self._refused[trainer]
                 left_s = until - time.monotonic()
                 if left_s < 0:
                     raise TimeLimitError(

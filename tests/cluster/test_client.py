@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from pyarrow import flight
 
-from graphbox.cluster import RemoteTable, ShardClient, ShardServer, TableShard
+from graphbox.cluster import RemoteTable, ShardClient, ShardServer, TableShard, pull_together
 from graphbox.cluster.connection import ShardAddress
 from graphbox.errors import (
     ConflictError,
@@ -21,7 +22,7 @@ from graphbox.errors import (
     UnsupportedError,
     UsageError,
 )
-from graphbox.table import CountAdmission, EmbeddingTable, Expiry, ShowClickScore
+from graphbox.table import CountAdmission, EmbeddingTable, Expiry, ShowClickScore, TableEmbedding
 from tests.cluster.shards import shards_of
 
 DIM = 5
@@ -81,6 +82,31 @@ def test_one_request_for_a_batch_whatever_the_tables() -> None:
         assert (tables[0].pull(wanted) == 2.0).all()
         assert client.pulls - before == 3
         assert [shard.ack(0).applied for shard in there.shards] == [2, 2, 2]
+
+
+def test_tables_that_are_pulled_together_take_one_request() -> None:
+    with shards_of(3) as there:
+        client = there.client()
+        users, items = (RemoteTable(client, name, EmbeddingTable(DIM, seed=4)) for name in ("users", "items"))
+        user_keys, item_keys = torch.arange(50).reshape(10, 5), torch.arange(30)
+        expected = [table.pull(keys) for table, keys in ((users, user_keys), (items, item_keys))]
+        before = client.pulls
+        pull_together({users: user_keys, items: item_keys})
+        modules = (TableEmbedding(users), TableEmbedding(items))
+        found = [module(keys) for module, keys in zip(modules, (user_keys, item_keys), strict=True)]
+        assert client.pulls - before == 3
+        for rows, wanted in zip(found, expected, strict=True):
+            assert torch.equal(rows.detach(), wanted)
+        found[0].sum().backward()
+        pull_together({users: user_keys})
+        users.push(user_keys, torch.ones(10, 5, DIM))  # rows that were pulled are those of before
+        assert not torch.equal(users.pull(user_keys), expected[0])
+        pull_together({items: item_keys})
+        assert torch.equal(items.pull(item_keys + 1)[:-1], expected[1][1:])  # others were wanted
+        with pytest.raises(UsageError, match="of one client"):
+            pull_together(
+                {users: [1], RemoteTable(there.client(1), "items", EmbeddingTable(DIM, seed=4)): [1]}
+            )
 
 
 def test_policies_count_in_the_shards() -> None:
@@ -221,7 +247,8 @@ class TestWaits:
 
     def test_trainers_in_step_are_named(self) -> None:
         with shards_of(2, trainers=2, deadline_s=0.3) as there:
-            table = RemoteTable(there.client(0, in_step=True), "rows", counting())
+            client = there.client(0, in_step=True)
+            table = RemoteTable(client, "rows", counting(), average_gradients=False)
             table.push([1], -np.ones((1, DIM), np.float32))
             with pytest.raises(TimeLimitError, match="step 1 of the trainers of rank 1"):
                 table.pull([1, 2, 3, 4])

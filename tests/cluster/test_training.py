@@ -72,7 +72,10 @@ def test_one_trainer_learns_what_one_process_learns(optimized: bool, tmp_path: P
     expected = losses_of(Model(made(), made()), optimized=optimized)
     with shards_of(3, tmp_path) as there:
         client = there.client()
-        tables = (RemoteTable(client, "users", made()), RemoteTable(client, "items", made()))
+        tables = (
+            RemoteTable(client, "users", made(), average_gradients=False),
+            RemoteTable(client, "items", made(), average_gradients=False),
+        )
         model = Model(*tables)
         assert losses_of(model, optimized=optimized) == pytest.approx(expected, rel=1e-5)
         state = model.state_dict()
@@ -179,7 +182,9 @@ def test_a_trainer_without_keys_takes_part() -> None:
 def test_a_table_of_trainers_in_step_wants_an_optimizer() -> None:
     with shards_of(1, trainers=1) as there:
         client = there.client(in_step=True)
-        model = Model(RemoteTable(client, "users", made()), RemoteTable(client, "items", made()))
-        users, items, _ = batch(0)
+        users, items = (
+            RemoteTable(client, name, made(), average_gradients=False) for name in ("users", "items")
+        )
+        user_keys, item_keys, _ = batch(0)
         with pytest.raises(UsageError, match="expected a TableOptimizer"):
-            model(users, items)
+            Model(users, items)(user_keys, item_keys)
