@@ -100,7 +100,9 @@ class TestSuccessorsKnow:
                 raising.clear()
                 table.push([1], ones(1))
                 there.replace(0)
-                time.sleep(0.5)
+                until = time.monotonic() + 10.0
+                while not there.shards[0].ack(0).applied and time.monotonic() < until:
+                    time.sleep(0.05)
                 assert there.shards[0].ack(0).applied == 1  # before anything was asked of it
 
     def test_a_save_that_is_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
