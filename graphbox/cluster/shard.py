@@ -326,7 +326,7 @@ class TableShard:
             if table is not None:
                 check_same_settings(settings, table_settings(table), Path(name))
                 return
-            self._tables[name] = EmbeddingTable(**table_arguments(settings, Path(name)))
+            self._tables[name] = _table_of(settings, name)
 
     @property
     def keeps(self) -> bool:
@@ -480,6 +480,22 @@ class TableShard:
             return f"operation {step} of trainer {trainer}"
         ranks = ", ".join(map(str, self._steps.missing(step)))
         return f"step {step} of the trainers of rank {ranks}"
+
+
+def _table_of(settings: Mapping[str, Any], name: str) -> EmbeddingTable:
+    """Return a table in memory with the settings of a request, which name nothing else: no path, say."""
+    known = table_settings(EmbeddingTable(1)).keys()
+    if settings.keys() != known:
+        different = ", ".join(sorted(settings.keys() ^ known))
+        raise FormatError(
+            f"expected the settings of a table, all of them and no others; {different} differ",
+            where=name,
+            hint="install the same version of graphbox on all hosts",
+        )
+    try:
+        return EmbeddingTable(**table_arguments(settings, Path(name)))
+    except (FormatError, TypeError, ValueError) as error:
+        raise FormatError(f"expected the settings of a table: {error}", where=name) from None
 
 
 def _check_finite(change: Change, name: str, table: EmbeddingTable) -> None:

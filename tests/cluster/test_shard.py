@@ -204,6 +204,18 @@ class TestRefusals:
         with pytest.raises(ConflictError, match="dim"):
             shard.make("rows", SETTINGS | {"dim": 4})
 
+    @pytest.mark.parametrize(
+        "changed", [{"path": "/elsewhere"}, {"nonsense": 1}, {"policies": 3}, {"bounds": None}, {"dim": "x"}]
+    )
+    def test_settings_that_are_none(self, changed: dict[str, object], tmp_path: Path) -> None:
+        if "path" in changed:
+            changed = {"path": str(tmp_path / "elsewhere")}
+        shard = make()
+        with pytest.raises((FormatError, UsageError)):
+            shard.make("others", SETTINGS | changed)
+        assert list(shard.tables) == ["rows"]
+        assert list(tmp_path.iterdir()) == []
+
     def test_infinite_gradients_of_one_of_several_tables_change_none(self) -> None:
         shard = make()
         shard.make("others", SETTINGS)
