@@ -167,10 +167,12 @@ class TableShard:
         Raises:
             ShardReplacedError: the request is for another incarnation, or the lease has run out.
             ConflictError: an operation before this one is missing.
+            ProcessLostError: an operation failed half way.
             GraphboxError: what is wrong with it. Nothing was applied, unless a later call says otherwise.
         """
         self._check(operation.incarnation)
         with self._order:
+            self._check_whole()
             trainer = operation.trainer
             self._check_life(trainer, operation.life)
             received = self._received(trainer)
@@ -467,12 +469,16 @@ class TableShard:
                     )
                 self._changed.wait(min(left_s, _LOOK_SECONDS))
                 self.lease.check(self.name)  # else a successor may be waited for
-            if self._failure is not None:
-                raise ProcessLostError(
-                    f"an operation failed, and a part of it was applied: {self._failure.message}",
-                    where=self.name,
-                    hint="resume from the last checkpoint",
-                )
+            self._check_whole()
+
+    def _check_whole(self) -> None:
+        """Refuse the use of rows to which a part of an operation was applied."""
+        if self._failure is not None:
+            raise ProcessLostError(
+                f"an operation failed, and a part of it was applied: {self._failure.message}",
+                where=self.name,
+                hint="resume from the last checkpoint",
+            )
 
     def _missing(self, trainer: int) -> str:
         step = self._applied.get(trainer, 0) + 1

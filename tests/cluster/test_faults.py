@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from graphbox.cluster.connection import ShardAddress
 from graphbox.cluster.messages import TablePart
 from graphbox.errors import ConflictError, DataError, GraphboxError, ProcessLostError, UsageError
 from graphbox.table import EmbeddingTable
-from tests.cluster.shards import Shards, shards_of
+from tests.cluster.shards import shards_of
 from tests.cluster.test_client import DIM, counting
 from tests.cluster.test_generations import added, shard_in
 from tests.cluster.test_shard import SETTINGS, make, push, values
@@ -38,6 +39,14 @@ def saved_table(folder: Path, value: int) -> Path:
     table.push(np.arange(10), value * ones(10))
     table.save(folder / "checkpoint")
     return folder / "checkpoint"
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    until = time.monotonic() + 10.0
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 class TestSuccessorsKnow:
@@ -75,35 +84,34 @@ class TestSuccessorsKnow:
 
     def test_also_where_the_thread_meets_them_first(self) -> None:
         with shards_of(1) as there:
-            table = RemoteTable(there.client(staleness=2), "rows", counting())
+            client = there.client(staleness=2)
+            table = RemoteTable(client, "rows", counting())
             for _ in range(12):
                 table.push([1], ones(1))
             table.pull([1])
             there.replace(0)
-            time.sleep(0.6)  # the thread looks ten times a second
+            wait_until(lambda: client._links[0]._connection is None)
             with pytest.raises(ProcessLostError, match="lost operations"):
                 table.pull([1])
 
     def test_addresses_that_raise_once(self, tmp_path: Path) -> None:
         with shards_of(1, tmp_path) as there:
-            raising = threading.Event()
+            raising, has_raised = threading.Event(), threading.Event()
 
             def address(number: int) -> ShardAddress:
                 if raising.is_set():
+                    has_raised.set()
                     raise RuntimeError("nobody knows")
                 return there.address(number)
 
             with ShardClient(address, 1, 0, deadline_s=10.0) as client:
                 table = RemoteTable(client, "rows", counting())
                 raising.set()
-                time.sleep(0.3)
+                assert has_raised.wait(10.0)
                 raising.clear()
                 table.push([1], ones(1))
                 there.replace(0)
-                until = time.monotonic() + 10.0
-                while not there.shards[0].ack(0).applied and time.monotonic() < until:
-                    time.sleep(0.05)
-                assert there.shards[0].ack(0).applied == 1  # before anything was asked of it
+                wait_until(lambda: there.shards[0].ack(0).applied == 1)  # before anything was asked of it
 
     def test_a_save_that_is_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         release = threading.Event()
@@ -134,6 +142,9 @@ class TestOnce:
         for after in (0, 1):
             with pytest.raises(ProcessLostError, match="a part of it was applied: MemoryError"):
                 values(shard, [7], after)
+        with pytest.raises(ProcessLostError):
+            shard.apply(both)  # sent again, as the stream has ended
+        assert shard.tables["rows"].pull([7])[0, 0] == 1.0
 
     def test_a_part_of_a_step_before_a_restart_is_dropped(self) -> None:
         shard = make(trainers=2)
@@ -321,9 +332,7 @@ def test_a_process_ends_though_trainers_are_connected(tmp_path: Path) -> None:
 
 def test_the_thread_is_gone_with_its_client() -> None:
     before = threading.active_count()
-    with shards_of(1) as there:
-        assert isinstance(there, Shards)
-        with there.client() as client:
-            RemoteTable(client, "rows", counting()).pull([1])
+    with shards_of(1) as there, there.client() as client:
+        RemoteTable(client, "rows", counting()).pull([1])
     assert not [each for each in threading.enumerate() if each.name == "shards"]
     assert threading.active_count() <= before + 1
