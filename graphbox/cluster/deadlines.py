@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
@@ -22,7 +23,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._waits: dict[int, tuple[float, Callable[[], None]]] = {}
-        self._number = 0
+        self._numbers = itertools.count()  # several threads take from it
         self._ends = threading.Event()
         looking = threading.Thread(
             target=_look, args=(weakref.ref(self), self._ends), name="deadlines of shards", daemon=True
@@ -36,8 +37,7 @@ class Deadlines:
         Yields:
             A function that says whether it was cancelled.
         """
-        self._number += 1
-        number = self._number
+        number = next(self._numbers)
         self._waits[number] = (time.monotonic() + seconds, cancel)
         try:
             yield lambda: number not in self._waits
