@@ -122,12 +122,12 @@ class ShardServer:
     def run(self) -> NoReturn:
         """Serve until the process is asked to end (SIGTERM, or Ctrl-C), and end it, also if it cannot close.
 
-        The exit code is that of the error, 0 without one. Call it in the main thread; signals that come
-        before it have their usual effect.
+        The exit code is that of the error, 0 without one. Call it in the main thread.
         """
-        ends = {signal.SIGTERM, signal.SIGINT}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-        signal.sigwait(ends)
+        is_asked = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: is_asked.set())
+        is_asked.wait()
         code = 0
         try:
             self.close()
