@@ -25,7 +25,7 @@ from graphbox.table.policy import ShrinkReport
 __all__ = ["KeyedChange", "KeyedRows", "ShardClient"]
 
 DEADLINE_SECONDS: Final = 90.0
-"""Longer than a shard waits for other trainers: what it says of them comes before."""
+"""Longer than a shard waits for other trainers, so that the error that names them arrives first."""
 REPLAY_BYTES: Final = 1 << 30
 
 _NOTHING: Final = np.zeros(0, np.float32)
@@ -329,7 +329,7 @@ class ShardClient:
             raise
 
     def _place(self, folder: Path) -> str:
-        """Return a folder as shards are told it: relative to that of checkpoints."""
+        """Return the name of a folder in requests: its path below the folder for checkpoints."""
         root = self._checkpoints
         if root is None or not folder.resolve().is_relative_to(root.resolve()):
             raise UsageError(

@@ -85,7 +85,7 @@ class Generations:
             try:
                 return self._load(names[-1], threads)
             except (FormatError, NotFoundError):
-                if self._names()[-1:] == names[-1:]:  # else a predecessor that goes on has removed it
+                if self._names()[-1:] == names[-1:]:  # else a predecessor that still runs has removed it
                     raise
         return {}, {}
 

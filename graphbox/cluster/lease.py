@@ -58,7 +58,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Whether the shard may serve now."""
+        """True while the shard may serve."""
         return self._seconds is None or self._clock() < self._until
 
     def check(self, who: str) -> None:

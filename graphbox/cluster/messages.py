@@ -159,7 +159,7 @@ def decode_pull(batch: pa.RecordBatch, metadata: bytes) -> Pull:
     """Return a pull that came.
 
     Raises:
-        FormatError: it is none.
+        FormatError: the message is malformed.
     """
     head = read_head(metadata)
     keys = _numbers(_column(batch, "keys"), pa.int64())
@@ -196,7 +196,7 @@ def decode_rows(batch: pa.RecordBatch, metadata: bytes) -> Rows:
 
     Raises:
         GraphboxError: what the shard answered instead.
-        FormatError: it is none.
+        FormatError: the message is malformed.
     """
     head = read_head(metadata)
     column = _column(batch, "values")
@@ -225,7 +225,7 @@ def decode_operation(batch: pa.RecordBatch, metadata: bytes) -> Operation:
     """Return an operation that came.
 
     Raises:
-        FormatError: it is none.
+        FormatError: the message is malformed.
     """
     head = read_head(metadata)
     kind = head.get("kind")
@@ -283,7 +283,7 @@ def read_head(metadata: bytes | None) -> Mapping[str, Any]:
     """Return what the JSON of a message says.
 
     Raises:
-        FormatError: it is none.
+        FormatError: the message is malformed.
         GraphboxError: the error that it says.
     """
     try:
@@ -301,7 +301,7 @@ def read_number(head: Mapping[str, Any], name: str) -> int:
     """Return a number of 0 or more.
 
     Raises:
-        FormatError: there is none of this name.
+        FormatError: there is no such number.
     """
     value = head.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

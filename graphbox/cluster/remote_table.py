@@ -108,7 +108,7 @@ class RemoteTable:
 
     @property
     def is_collective(self) -> bool:
-        """Whether trainers learn in step."""
+        """True if trainers learn in step."""
         return self._client.in_step
 
     @property
@@ -354,7 +354,7 @@ class RemoteTable:
 
     @property
     def _is_first(self) -> bool:
-        """Whether this trainer does what is done once."""
+        """True in the trainer that writes checkpoints."""
         return self._processes is None or self._processes.is_first
 
     def _meet(self, what: str) -> None:

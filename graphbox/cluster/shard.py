@@ -332,7 +332,7 @@ class TableShard:
 
     @property
     def keeps(self) -> bool:
-        """Whether the rows survive the process."""
+        """True if the rows survive the process."""
         return self._generations is not None
 
     def save(self, name: str, place: str) -> None:
@@ -400,7 +400,7 @@ class TableShard:
         self.lease.check(self.name)
         applied = dict(self._applied)
         self._generations.save(self._tables, applied)
-        # What was written too late does not count: the successor may have looked before it was there.
+        # One written after the lease ended is not acknowledged: the successor may have loaded before.
         self.lease.check(self.name)
         with self._changed:
             self._durable = applied

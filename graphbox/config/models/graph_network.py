@@ -62,7 +62,7 @@ part of IMDB, of several node types, both had accuracy .638, and macro-F1 .614 (
 chooses the same."""
 
 _ROWS_ALONE: Mapping[str, Any] = {"layer": "lightgcn", "validate_every": 4, "patience": 5}
-"""Sums of rows without weights or nonlinearities: where nodes have nothing but a row to be told by, both
+"""Sums of rows without weights or nonlinearities: where nodes differ by their rows alone, both
 only make learning harder (He et al., LightGCN, SIGIR 2020, sections 2.2 and 3.1.2). AUC of links held out at
 random beside GraphSAGE, validation part, one seed: .956 and .919 on Wiki, .816 and .802 on CollegeMsg, .856
 and .819 on Beauty. With what goes into a layer added to what comes out, as the paper has it, they had .957,
@@ -221,7 +221,7 @@ class GraphNetworkConfig(NetworkSection):
         Propagation of what features say does best where neighbours have equal classes and few are known;
         convolutions, where what is around a node says more than who is there. Where a comparison takes long
         or has few labels to measure, the homophily of the training part decides. Links between nodes without
-        features are told by sums of rows.
+        features are predicted from sums of rows.
         """
         if facts.links and not facts.features:
             alone = Candidate(_ROWS_ALONE, "sums of rows of neighbours, LightGCN", _SHORT)
