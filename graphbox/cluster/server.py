@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final, NoReturn, Self
 
@@ -40,6 +40,8 @@ __all__ = ["DURABLE_EVERY_SECONDS", "ShardServer"]
 DURABLE_EVERY_SECONDS: Final = 10.0
 """The longest time that trainers keep what they sent, unless the disk is full."""
 _SHUTDOWN_SECONDS: Final = 2.0
+_LONG_CALLS: Final = ("save", "load")
+"""Calls that have a stream of their own, which the trainer can cancel."""
 
 
 def _is_loopback(host: str) -> bool:
@@ -208,17 +210,18 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
         writer.begin(ACK_SCHEMA)
         for message in reader:
             try:
-                call = self._call_named(str(head.get("call")))
+                call = self._call_named(str(head.get("call")), _LONG_CALLS)
                 found = orjson.dumps(call(read_head(message.app_metadata), np.zeros(0, np.int64)))
             except GraphboxError as error:
                 found = encode_error(error)
             writer.write_metadata(pa.py_buffer(found))
 
-    def _call_named(self, name: str) -> Callable[[Mapping[str, Any], Int64Array], Any]:
-        call = self._calls.get(name)
-        if call is None:
-            raise FormatError(f"expected a call of {', '.join(self._calls)}, received {name!r}")
-        return call
+    def _call_named(
+        self, name: str, known: Collection[str]
+    ) -> Callable[[Mapping[str, Any], Int64Array], Any]:
+        if name not in known:
+            raise FormatError(f"expected a call of {', '.join(known)}, received {name!r}")
+        return self._calls[name]
 
     def _answer_pulls(self, reader: Any, writer: Any, head: Mapping[str, Any]) -> None:
         is_half = head.get("wire") == "float16"
@@ -248,7 +251,7 @@ class _Flight(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: Any) -> Iterator[bytes]:  # noqa: ARG002
         """Answer a call: JSON, then a line end and keys where it has some."""
         try:
-            call = self._call_named(action.type)
+            call = self._call_named(action.type, self._calls)
             text, _, keys = action.body.to_pybytes().partition(b"\n")
             if len(keys) % 8:
                 raise FormatError(f"expected keys of 8 bytes, received {len(keys)} bytes", where=action.type)

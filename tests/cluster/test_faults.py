@@ -8,18 +8,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from pyarrow import flight
 
 from graphbox.cluster import RemoteTable, ShardClient, ShardServer, TableShard, pull_together
 from graphbox.cluster.connection import ShardAddress
-from graphbox.cluster.messages import TablePart
+from graphbox.cluster.messages import TablePart, read_head
 from graphbox.errors import ConflictError, DataError, GraphboxError, ProcessLostError, UsageError
 from graphbox.table import EmbeddingTable
 from tests.cluster.shards import shards_of
@@ -39,6 +42,17 @@ def saved_table(folder: Path, value: int) -> Path:
     table.push(np.arange(10), value * ones(10))
     table.save(folder / "checkpoint")
     return folder / "checkpoint"
+
+
+OTHERS = pa.schema([("others", pa.string())])
+
+
+def opened(client: Any, command: bytes) -> tuple[Any, Any]:
+    """Open a stream with columns that no message has."""
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(command))
+    with suppress(OSError):  # the shard may have ended the stream by now
+        writer.begin(OTHERS)
+    return writer, reader
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
@@ -259,6 +273,50 @@ class TestSaidAtOnce:
         with pytest.raises(UsageError, match=r"like grpc://"):
             RemoteTable(client, "rows", counting())
         client.close()
+
+
+class TestBytesOfAnybody:
+    """Bytes that no client of ours sends: each is answered by an error of ours, and the shard serves on."""
+
+    @pytest.mark.parametrize("name", ["hello", "make", "contains", "rows", "save", "nothing"])
+    @pytest.mark.parametrize(
+        "body", [b"", b"{", b"[]", b"\xff\x00", b'{"incarnation": 1, "trainer": 0, "after": 0}\n123', b"{}"]
+    )
+    def test_as_a_call(self, name: str, body: bytes) -> None:
+        with shards_of(1) as there:
+            client = flight.FlightClient(there.address(0).location)
+            (answer,) = client.do_action(flight.Action(name, body))
+            with pytest.raises(GraphboxError):
+                read_head(answer.body.to_pybytes())
+            client.close()
+            assert RemoteTable(there.client(), "rows", counting()).pull([1]).shape == (1, DIM)
+
+    @pytest.mark.parametrize("stream", ["pull", "push", "call"])
+    @pytest.mark.parametrize("call", ["save", "contains", "nothing"])
+    @pytest.mark.parametrize("metadata", [b"", b"[]", b'{"incarnation": 1, "trainer": 0, "after": 0}'])
+    def test_as_a_stream(self, stream: str, call: str, metadata: bytes) -> None:
+        command = b'{"protocol": 1, "stream": "%s", "call": "%s"}' % (stream.encode(), call.encode())
+        with shards_of(1) as there:
+            client = flight.FlightClient(there.address(0).location)
+            writer, reader = opened(client, command)
+            batch = pa.record_batch([pa.array(["x"])], schema=OTHERS)
+            writer.write_with_metadata(batch, pa.py_buffer(metadata))
+            with pytest.raises(GraphboxError):
+                read_head(reader.read_chunk().app_metadata)
+            reader.cancel()
+            client.close()
+            assert RemoteTable(there.client(), "rows", counting()).pull([1]).shape == (1, DIM)
+
+    @pytest.mark.parametrize("command", [b"", b"{}", b'{"protocol": 2}', b'{"protocol": 1, "stream": "x"}'])
+    def test_as_a_command(self, command: bytes) -> None:
+        with shards_of(1) as there:
+            client = flight.FlightClient(there.address(0).location)
+            _, reader = opened(client, command)
+            with pytest.raises((GraphboxError, StopIteration)):  # which may overtake what it said
+                read_head(reader.read_chunk().app_metadata)
+            reader.cancel()
+            client.close()
+            assert RemoteTable(there.client(), "rows", counting()).pull([1]).shape == (1, DIM)
 
 
 class TestPulledTogether:

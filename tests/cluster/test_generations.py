@@ -177,3 +177,44 @@ def test_what_a_pull_has_seen_is_in_the_next_generation(tmp_path: Path) -> None:
     assert values(first, [3, 4], after=1) == [1.0, 0.0]
     first.make_durable()
     assert added(shard_in(tmp_path, 2))[3:5] == [1.0, 0.0]
+
+
+_FULL = """
+import resource
+import sys
+from pathlib import Path
+
+from graphbox.errors import DoesNotFitError
+from tests.cluster.test_generations import at, shard_in
+
+shard = shard_in(Path(sys.argv[1]))
+at(1, shard, 1, [3])
+shard.make_durable()
+at(1, shard, 2, list(range(20_000)))
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+try:
+    shard.make_durable()
+except DoesNotFitError:
+    print(shard.ack(0).applied, shard.ack(0).durable, len(list(Path(sys.argv[1]).iterdir())))
+at(1, shard, 3, [4])
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+shard.make_durable()
+print(shard.ack(0).applied, shard.ack(0).durable)
+"""
+
+
+def test_a_disk_without_room_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files is to the shard what a full disk is."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    assert (done.returncode, done.stdout) == (0, "2 1 1\n3 3\n"), done.stderr
+    successor = shard_in(tmp_path, 2)
+    assert added(successor)[:6] == [1.0, 1.0, 1.0, 2.0, 2.0, 1.0]
+    assert len(successor.tables["rows"]) == 20_000
